@@ -1,0 +1,207 @@
+"""Control kinds: only the service and the console write them, each under a keyed MAC.
+
+Kinds with `partition` go to that partition of the events topic; the others to their run's.
+Each is one-shot by an id, or monotone by `number` (a lower or equal one is a duplicate).
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from dalsegno.schemas.plan import RetryPolicy
+
+
+class Verdict(StrEnum):
+    """What the monitor found about an attempt."""
+
+    LOST = "lost"
+    SILENT = "silent"
+    STUCK = "stuck"
+    REPLACED = "replaced"
+
+
+class BreakerState(StrEnum):
+    """State of a fault point's circuit breaker."""
+
+    CLOSED = "closed"
+    OPEN = "open"
+    HALF_OPEN = "half_open"
+
+
+class DecisionType(StrEnum):
+    """What a person decided."""
+
+    RETRY = "retry"
+    SUPPLY = "supply"
+    EDIT = "edit"
+    SKIP = "skip"
+    COMPENSATE = "compensate"
+    APPROVE = "approve"
+    REJECT = "reject"
+    CANCEL = "cancel"
+
+
+class ControlEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What every control kind carries: who wrote it and that writer's clock (information only)."""
+
+    source: str = ""
+    sent_at_ms: int = 0
+
+
+class PartitionControl(ControlEvent, frozen=True, kw_only=True, gc=False):
+    """A control kind about one partition; `number` grows with each event of the kind and subject."""
+
+    partition: int
+    number: int
+
+
+class RunControl(ControlEvent, frozen=True, kw_only=True, gc=False):
+    """A control kind about one run."""
+
+    run_id: str
+
+
+class ClockTick(PartitionControl, frozen=True, kw_only=True, gc=False):
+    """Time passes: moves log time by its append time, and live time by at most the policy's cap."""
+
+
+class StallSuspected(RunControl, frozen=True, kw_only=True, gc=False):
+    """A verdict of the monitor on one attempt, with its evidence. One-shot by (step, epoch, verdict).
+
+    `events_offset`: the monitor had read the events up to here (exclusive).
+    `heartbeats_at_ms`: append time of the last heartbeat record it had read.
+    `elapsed_ms`, `threshold_ms`: on the monitor's partition clock.
+    """
+
+    step: str
+    epoch: int
+    verdict: Verdict
+    events_offset: int
+    heartbeats_at_ms: int
+    elapsed_ms: int = 0
+    threshold_ms: int = 0
+    worker: str = ""
+    incarnation: int = 0
+    evidence: str = ""
+
+
+class FaultPointChanged(PartitionControl, frozen=True, kw_only=True, gc=False):
+    """State of a fault point, as its actor sees it."""
+
+    fault_point: str
+    state: BreakerState
+    window: int
+    reason: str = ""
+
+
+class QuotaGranted(PartitionControl, frozen=True, kw_only=True, gc=False):
+    """Permits for waiting steps of a fault point; they lapse after `lease_ms` without blame."""
+
+    fault_point: str
+    permits: int
+    lease_ms: int
+
+
+class RecoveryFrozen(PartitionControl, frozen=True, kw_only=True, gc=False):
+    """No recovery is dispatched in the scope (empty: everything) until it is released."""
+
+    flow: str = ""
+    fault_point: str = ""
+    reason: str = ""
+
+
+class RecoveryReleased(PartitionControl, frozen=True, kw_only=True, gc=False):
+    """Recovery goes on in the scope, at most `rate_per_s` dispatches a second (0: as windows say)."""
+
+    flow: str = ""
+    fault_point: str = ""
+    rate_per_s: int = 0
+    reason: str = ""
+
+
+class RunRestored(RunControl, frozen=True, kw_only=True, gc=False):
+    """A cold run comes back from the archive. One-shot by `restore_id`."""
+
+    restore_id: str
+    parts: bytes
+    digest: bytes
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Settings that decide anything, in the log so that every fold agrees. Times in milliseconds.
+
+    `queues` lists what plans may name. `schemas` lists fingerprints of event schemas in force (empty:
+    all that the code's built-in contract has); `mac_keys` the ids of MAC keys in force (empty: any
+    key that the settings have).
+    """
+
+    queues: tuple[str, ...] = ("default",)
+    schemas: tuple[bytes, ...] = ()
+    mac_keys: tuple[str, ...] = ()
+    start_limit_ms: int = 30_000
+    start_margin_ms: int = 2_000
+    live_cap_ms: int = 3_000
+    verdict_age_ms: int = 60_000
+    redispatch_initial_ms: int = 1_000
+    redispatch_max_ms: int = 60_000
+    retry_after_max_ms: int = 3_600_000
+    early_events_max: int = 64
+    early_bytes_max: int = 262_144
+    early_wait_ms: int = 60_000
+    stub_keep_ms: int = 86_400_000
+    person_wait_ms: int = 259_200_000
+    steps_max: int = 10_000
+    context_bytes_max: int = 8_388_608
+    inline_bytes_max: int = 524_288
+    save_bytes_max: int = 262_144
+    effects_max: int = 10_000
+    dispatch_bytes_max: int = 921_600
+    step_concurrency_max: int = 1_000
+    retry_default: RetryPolicy = RetryPolicy()
+
+
+class PolicySet(PartitionControl, frozen=True, kw_only=True, gc=False):
+    """The partition's policy from here on."""
+
+    policy: Policy
+
+
+class RulesChanged(PartitionControl, frozen=True, kw_only=True, gc=False):
+    """The fold decides by these rules from here on."""
+
+    rules_version: int
+
+
+class DecisionMade(RunControl, frozen=True, kw_only=True, gc=False):
+    """A person's decision, bound to what was shown. One-shot by `decision_id`."""
+
+    decision_id: str
+    escalation_id: str
+    decision: DecisionType
+    decided_by: str
+    reason: str
+    step: str = ""
+    ops: bytes = b""
+    plan_digest: bytes = b""
+    values_digest: bytes = b""
+    expected_run_version: int | None = None
+
+
+class ArchiveConfirmed(PartitionControl, frozen=True, kw_only=True, gc=False):
+    """A segment is in the archive, read back and verified: what it holds may leave the tiers above."""
+
+    segment: str
+    digest: bytes
+    first_offset: int
+    last_offset: int
+    run_ids: tuple[str, ...] = ()
+
+
+class ErasureRequested(RunControl, frozen=True, kw_only=True, gc=False):
+    """Everything about the run is to leave every tier. One-shot by `erasure_id`."""
+
+    erasure_id: str
+    reason: str
+    requested_by: str

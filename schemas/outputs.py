@@ -1,0 +1,232 @@
+"""Records that the service writes: handoffs, answers, transitions, escalations, claims, dead letters."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+
+class Outcome(StrEnum):
+    """What became of an event. Every acknowledged event has exactly one of the five, or waits."""
+
+    APPLIED = "applied"
+    DUPLICATE = "duplicate"
+    SUPERSEDED = "superseded"
+    REFUSED = "refused"
+    DEAD_LETTERED = "dead_lettered"
+
+
+class RunState(StrEnum):
+    """State of a run. The last five are final."""
+
+    RUNNING = "running"
+    WAITING = "waiting"
+    PAUSED = "paused"
+    COMPENSATING = "compensating"
+    QUARANTINED = "quarantined"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    COMPENSATED = "compensated"
+    CANCELLED = "cancelled"
+    EXPIRED = "expired"
+
+
+class StepState(StrEnum):
+    """State of a step."""
+
+    PENDING = "pending"
+    READY = "ready"
+    HELD = "held"
+    DISPATCHED = "dispatched"
+    RUNNING = "running"
+    BACKING_OFF = "backing_off"
+    MISSING_INFO = "missing_info"
+    AWAITING_APPROVAL = "awaiting_approval"
+    ESCALATED = "escalated"
+    COMPLETED = "completed"
+    COMPENSATING = "compensating"
+    COMPENSATED = "compensated"
+    SKIPPED = "skipped"
+
+
+class AnswerType(StrEnum):
+    """What an answer on the control topic says."""
+
+    ACCEPTED = "accepted"
+    DUPLICATE = "duplicate"
+    SUPERSEDED = "superseded"
+    REFUSED = "refused"
+    CANCELLED = "cancelled"
+    ENDED = "ended"
+
+
+class EffectStatus(StrEnum):
+    """What is known of an effect."""
+
+    CONFIRMED = "confirmed"
+    UNKNOWN = "unknown"
+
+
+class JournalEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """An effect that an earlier attempt of the step intended or confirmed."""
+
+    effect: str
+    occurrence: int
+    key: str
+    status: EffectStatus
+    epoch: int
+    result: bytes = b""
+
+
+class Handoff(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Gives one attempt of a step to a worker. Headers carry its sequence.
+
+    `inputs` is a MessagePack map of exactly the fields that the step may read. `recovery_key` is the
+    same for every attempt; effect keys derive from it. `start_by_ms`: the step may start only while
+    the append time of its `StepStarted` is below this. `save`: what the attempt before kept.
+    """
+
+    run_id: str
+    flow: str
+    flow_version: int
+    step: str
+    epoch: int
+    goal: str
+    inputs: bytes
+    run_version: int
+    recovery_key: str
+    dispatched_at_ms: int
+    start_by_ms: int
+    timeout_ms: int
+    heartbeat_ms: int
+    writes: tuple[str, ...] = ()
+    effects: tuple[JournalEntry, ...] = ()
+    save: bytes | None = None
+    context_schema: str = ""
+    context_schema_version: int = 1
+    retries: int = 0
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Tells a worker or client what became of its report. Key: its reply address.
+
+    `current_epoch` is what superseded the reporter. For `ENDED`, `run_state` is final and `context`
+    the MessagePack map of the run's context, left empty (with `context_omitted`) when too large.
+    """
+
+    reply_to: str
+    run_id: str
+    answer: AnswerType
+    step: str = ""
+    epoch: int = 0
+    kind: str = ""
+    reason: str = ""
+    detail: str = ""
+    current_epoch: int = 0
+    run_state: RunState | None = None
+    run_version: int = 0
+    context: bytes = b""
+    context_omitted: bool = False
+
+
+class StepChange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One step's change of state within a transition."""
+
+    step: str
+    before: StepState
+    after: StepState
+    epoch: int
+
+
+class Transition(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The audit record of one event or timer. Key: the run id.
+
+    `cause` is the event's kind, or `timer:<name>`; `cause_offset` its offset (of the event that moved
+    the clock, for a timer). `diff` is a MessagePack map {"added": {...}, "changed": {...},
+    "removed": [...]} by path, secret values masked; empty when the context did not change.
+    """
+
+    run_id: str
+    cause: str
+    cause_offset: int
+    at_ms: int
+    outcome: Outcome
+    reason: str
+    run_version_before: int
+    run_version_after: int
+    run_state_before: RunState | None
+    run_state_after: RunState | None
+    changes: tuple[StepChange, ...] = ()
+    step: str = ""
+    epoch: int = 0
+    actor: str = ""
+    detail: str = ""
+    diff: bytes = b""
+
+
+class Escalation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Asks a person. One open escalation per run and step; `escalation_id` is derived, not random."""
+
+    escalation_id: str
+    run_id: str
+    flow: str
+    flow_version: int
+    step: str
+    epoch: int
+    asked: str
+    reason: str
+    failure_type: str
+    error_class: str
+    message: str
+    missing_fields: tuple[str, ...]
+    advice: str
+    goal: str
+    attempts: int
+    infra_attempts: int
+    at_ms: int
+    answer_by_ms: int
+    run_version: int
+    plan_digest: bytes
+    values_digest: bytes
+    effects: tuple[JournalEntry, ...] = ()
+
+
+class FaultReport(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What a partition has seen of a fault point. Idempotent by (source partition, sequence)."""
+
+    fault_point: str
+    partition: int
+    failures: int
+    successes: int
+    waiting: int
+    rtt_ms: int = 0
+    last_error_class: str = ""
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Who owns a partition. In the owners topic (key: the partition) and in the changelog."""
+
+    partition: int
+    owner: str
+    url: str
+    claim_id: str
+    rules_known: tuple[int, ...]
+    code_version: str
+    claimed_at_ms: int
+
+
+class DeadLetter(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A record that was not understood or not handled. The Kafka value holds the original bytes;
+    this record travels in the `dalsegno-dead-letter` header, beside the original headers.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    at_ms: int
+    reason: str
+    detail: str
+    run_id: str = ""
+    kind: str = ""
+    requeues: int = 0
