@@ -1,0 +1,1 @@
+"""A credit-risk agent that needs seven services, under faults. Run: `make demo`."""

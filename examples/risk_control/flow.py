@@ -1,0 +1,124 @@
+"""The flow: seven steps, each an effect at one service.
+
+identity → bureau → data validation → (income, fraud) → scoring → decision
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+import aiohttp
+
+from dalsegno.client import DependencyDown, Flow, Invalid, StepContext
+
+risk = Flow("risk-control", version=1, ttl="30m", secrets=["identity"])
+
+_sessions: dict[int, aiohttp.ClientSession] = {}
+
+
+def _url(service: str) -> str:
+    return os.environ["RISK_CONTROL_" + service.upper().replace("-", "_") + "_URL"]
+
+
+def _session() -> aiohttp.ClientSession:
+    """One session per process; made inside the worker's event loop, on first use."""
+    return _sessions.setdefault(
+        os.getpid(), aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5))
+    )
+
+
+async def call(
+    service: str, facts: Mapping[str, object], *, key: str, epoch: int
+) -> dict[str, object]:
+    """Ask a service once under `key`. Raises `DependencyDown` when it cannot be reached."""
+    applicant = facts["applicant"]
+    if not isinstance(applicant, Mapping):
+        raise Invalid("the applicant must be a map")
+    body = {"application": applicant["application"], "facts": facts}
+    headers = {"Idempotency-Key": key, "Epoch": str(epoch)}
+    try:
+        async with _session().post(_url(service), json=body, headers=headers) as response:
+            if response.status != 200:
+                raise Invalid(f"{service} answered {response.status}: {await response.text()}")
+            answer: dict[str, object] = await response.json()
+            return answer
+    except (aiohttp.ClientConnectionError, TimeoutError) as error:
+        raise DependencyDown(service, f"{service} cannot be reached: {error!r}") from error
+
+
+async def _ask(ctx: StepContext, service: str, *fields: str) -> dict[str, object]:
+    facts = {field: ctx[field] for field in ("applicant", *fields)}
+    answer: dict[str, object] = await ctx.effect("ask", call, service, facts)
+    return answer
+
+
+@risk.step(reads=["applicant"], writes=["identity"], depends_on=["identity"], timeout="20s")
+async def verify_identity(ctx: StepContext) -> dict[str, object]:
+    return {"identity": await _ask(ctx, "identity")}
+
+
+@risk.step(
+    needs=[verify_identity],
+    reads=["applicant", "identity"],
+    writes=["bureau"],
+    depends_on=["bureau"],
+    timeout="20s",
+)
+async def fetch_bureau(ctx: StepContext) -> dict[str, object]:
+    return {"bureau": await _ask(ctx, "bureau", "identity")}
+
+
+@risk.step(
+    needs=[fetch_bureau],
+    reads=["applicant", "bureau"],
+    writes=["validated"],
+    depends_on=["data-validation"],
+    timeout="20s",
+)
+async def validate_data(ctx: StepContext) -> dict[str, object]:
+    return {"validated": await _ask(ctx, "data-validation", "bureau")}
+
+
+@risk.step(
+    needs=[validate_data],
+    reads=["applicant", "validated"],
+    writes=["income"],
+    depends_on=["income"],
+    timeout="20s",
+)
+async def prove_income(ctx: StepContext) -> dict[str, object]:
+    return {"income": await _ask(ctx, "income", "validated")}
+
+
+@risk.step(
+    needs=[validate_data],
+    reads=["applicant", "validated"],
+    writes=["fraud"],
+    depends_on=["fraud"],
+    timeout="20s",
+)
+async def check_fraud(ctx: StepContext) -> dict[str, object]:
+    return {"fraud": await _ask(ctx, "fraud", "validated")}
+
+
+@risk.step(
+    needs=[prove_income, check_fraud],
+    reads=["applicant", "validated", "income", "fraud"],
+    writes=["score"],
+    depends_on=["scoring"],
+    timeout="20s",
+)
+async def score(ctx: StepContext) -> dict[str, object]:
+    return {"score": await _ask(ctx, "scoring", "validated", "income", "fraud")}
+
+
+@risk.step(
+    needs=[score],
+    reads=["applicant", "score"],
+    writes=["decision"],
+    depends_on=["decision"],
+    timeout="20s",
+)
+async def decide(ctx: StepContext) -> dict[str, object]:
+    return {"decision": await _ask(ctx, "decision", "score")}
