@@ -1,0 +1,219 @@
+"""The broker itself: start, crash, return, stop.
+
+    with EmbeddedKafka() as kafka:                  # temporary data, deleted at exit
+        Producer({"bootstrap.servers": kafka.bootstrap})
+    EmbeddedKafka(Path("data")).start()             # lasting data, same port again later
+
+Order of a start: 1 claim the folder, 2 choose ports, 3 format the folder once, 4 spawn Java under
+a guard, 5 wait until it answers.
+"""
+
+import base64
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from dalsegno.ops.embedded.claim import broker_pid, claim
+from dalsegno.ops.embedded.errors import EmbeddedKafkaError, PortTakenError, StartFailedError
+from dalsegno.ops.embedded.jars import KAFKA_VERSION, find_jars
+from dalsegno.ops.embedded.java import find_java
+from dalsegno.ops.embedded.jvm import Jvm
+from dalsegno.ops.embedded.ports import answers_kafka, free_ports, is_free
+from dalsegno.ops.embedded.properties import broker_properties, write_properties
+from dalsegno.ops.embedded.topics import create_topics
+from dalsegno.ops.guard import spawn_guarded
+
+_LOG_BYTES_MAX = 10_000_000
+_ATTEMPTS = 3
+"""Another process may take a free port between our look and Java's bind."""
+_KILL_S_MAX = 10.0
+
+
+class EmbeddedKafka:
+    """One Kafka node in a child JVM, owned by this process and ended with it.
+
+    `data` None means a temporary folder. `port` None means the port of the folder's last start
+    if it is free, else any. `config` overrides settings of the broker.
+    """
+
+    def __init__(
+        self,
+        data: Path | str | None = None,
+        *,
+        port: int | None = None,
+        heap: str = "256m",
+        config: Mapping[str, str] | None = None,
+        version: str = KAFKA_VERSION,
+        java: str | None = None,
+    ) -> None:
+        self._temporary = data is None
+        self.data = Path(data or tempfile.mkdtemp(prefix="dalsegno-kafka-")).absolute()
+        self.port = port
+        self._config = dict(config or {})
+        self.jvm = Jvm(find_java(java), tuple(find_jars(version)), heap)
+        self._guard: subprocess.Popen[bytes] | None = None
+        self._lock: int | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        """`host:port`, for `bootstrap.servers`."""
+        if self.port is None:
+            raise EmbeddedKafkaError("the embedded broker has no port yet: call start() first")
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        """Java's own pid, for tests that kill or stop it."""
+        pid = broker_pid(self.data)
+        if pid is None:
+            raise EmbeddedKafkaError("the embedded broker has no process yet: call start() first")
+        return pid
+
+    @property
+    def running(self) -> bool:
+        """Whether Java is alive."""
+        return self._guard is not None and self._guard.poll() is None
+
+    @property
+    def log(self) -> Path:
+        """What the broker prints: warnings and errors."""
+        return self.data / "kafka.log"
+
+    def start(self, timeout_s: float = 60.0, *, write_archive: Path | None = None) -> Self:
+        """Start, or come back after a crash on the same data and port.
+
+        With `write_archive` the next clean stop writes a class archive there (10 s more).
+        Raises DataInUseError, PortTakenError or StartFailedError.
+        """
+        if self.running:
+            return self
+        (self.data / "log").mkdir(parents=True, exist_ok=True)
+        if self._lock is None:
+            self._lock = claim(self.data)
+        if self.log.exists() and self.log.stat().st_size > _LOG_BYTES_MAX:
+            self.log.replace(self.log.with_suffix(".log.1"))
+        try:
+            self._start(timeout_s, write_archive)
+        except BaseException:
+            self._release()
+            raise
+        return self
+
+    def _start(self, timeout_s: float, write_archive: Path | None) -> None:
+        if self.port is not None and not is_free(self.port):
+            raise PortTakenError(self.port)
+        for _ in range(_ATTEMPTS):
+            port, controller = self._choose_ports()
+            properties = self.data / "server.properties"
+            settings = broker_properties(self.data, port, controller)
+            write_properties(properties, {**settings, **self._config})
+            self._format(properties)
+            command = self.jvm.command("kafka.Kafka", str(properties), write_archive=write_archive)
+            with self.log.open("ab") as log:
+                self._guard = spawn_guarded(command, self.data / "java.pid", log)
+            if self._answers(port, timeout_s):
+                (self.data / "port").write_text(str(port))
+                self.port = port
+                return
+            self.kill()
+        tail = self.log.read_text(errors="replace")[-4000:]
+        raise StartFailedError("the embedded broker did not start", self.log, tail)
+
+    def _choose_ports(self) -> tuple[int, int]:
+        if self.port is not None:
+            return self.port, free_ports(1)[0]
+        with suppress(OSError, ValueError):
+            last = int((self.data / "port").read_text())
+            if is_free(last):
+                return last, free_ports(1)[0]
+        first, second = free_ports(2)
+        return first, second
+
+    def _format(self, properties: Path) -> None:
+        if (self.data / "log" / "meta.properties").exists():
+            return
+        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[:22].replace("-", "A")
+        command = self.jvm.command(
+            "kafka.tools.StorageTool", "format", "-c", str(properties), "-t", cluster
+        )
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            said = f"{done.stdout}{done.stderr}"
+            self.log.write_text(said)
+            raise StartFailedError("the broker's data folder was not formatted", self.log, said)
+
+    def _answers(self, port: int, timeout_s: float) -> bool:
+        limit = time.monotonic() + timeout_s
+        while time.monotonic() < limit and self.running:
+            if answers_kafka(port) and self.running:
+                return True
+            time.sleep(0.05)
+        return False
+
+    def kill(self) -> None:
+        """As a crash: kill -9 of Java. `start` brings it back on the same data and port."""
+        guard = self._guard
+        if guard is None:
+            return
+        limit = time.monotonic() + _KILL_S_MAX
+        while guard.poll() is None and broker_pid(self.data) is None:
+            if time.monotonic() > limit:  # a guard that never wrote a pid has no child to kill
+                guard.kill()
+            time.sleep(0.01)
+        if guard.poll() is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+        guard.wait(_KILL_S_MAX)
+        if guard.stdin is not None:
+            guard.stdin.close()
+
+    def stop(self, timeout_s: float = 90.0) -> None:
+        """End cleanly (0.3 s); temporary data is deleted."""
+        guard = self._guard
+        if guard is not None and guard.poll() is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGCONT)  # a test may have stopped it
+                os.kill(self.pid, signal.SIGTERM)
+            with suppress(subprocess.TimeoutExpired):
+                guard.wait(timeout_s)
+        self.kill()  # closes the pipe; of a broker that ended there is nothing to kill
+        self._release()
+        if self._temporary:
+            shutil.rmtree(self.data, ignore_errors=True)
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def create_topic(
+        self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None
+    ) -> None:
+        """Make one topic and wait until it is there. Raises KafkaException."""
+        self.create_topics({name: partitions}, config)
+
+    def create_topics(
+        self, partitions: Mapping[str, int], config: Mapping[str, str] | None = None
+    ) -> None:
+        """Make topics, each with its number of partitions. Raises KafkaException."""
+        create_topics(self.bootstrap, partitions, config)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()

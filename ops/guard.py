@@ -1,0 +1,69 @@
+"""Child processes that cannot outlive us, however we die."""
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+# The watcher keeps the read end of our stdin pipe: when this process dies, even by kill -9, the
+# pipe closes and the child is ended. A parent-death signal would fire when the spawning *thread*
+# ends, and exists on Linux only. The child gets 6 s between TERM and KILL.
+_GUARD = """
+exec 3<&0 </dev/null
+"$@" 3<&- & p=$!
+echo $p >"$DALSEGNO_PIDFILE.new" && mv "$DALSEGNO_PIDFILE.new" "$DALSEGNO_PIDFILE"
+(
+  read -r _ <&3
+  kill $p
+  for i in 1 2 3 4 5 6; do sleep 1; kill -0 $p || exit; done
+  kill -9 $p
+) >/dev/null 2>&1 & w=$!
+exec 3<&-
+wait $p; rc=$?
+kill $w 2>/dev/null
+exit $rc
+"""
+
+
+def spawn_guarded(
+    command: Sequence[str],
+    pidfile: Path,
+    output: IO[bytes] | int,
+    env: Mapping[str, str] | None = None,
+) -> subprocess.Popen[bytes]:
+    """Start `command` so that it gets TERM, then KILL, once this process is gone.
+
+    The child's own pid appears in `pidfile`; the returned process is its guard, which ends with
+    the child's exit code. Keep the returned object: closing its `stdin` ends the child too. A
+    fork of this process that lives on keeps the pipe, and so the child, alive.
+    """
+    pidfile.unlink(missing_ok=True)
+    return subprocess.Popen(
+        ["/bin/sh", "-c", _GUARD, "guard", *command],
+        stdin=subprocess.PIPE,
+        stdout=output,
+        stderr=output,
+        start_new_session=True,
+        env={**(os.environ if env is None else env), "DALSEGNO_PIDFILE": str(pidfile)},
+    )
+
+
+def command_of(pid: int) -> str:
+    """The command line of a live process, or the empty text."""
+    try:
+        return (
+            Path(f"/proc/{pid}/cmdline")
+            .read_bytes()
+            .replace(b"\0", b" ")
+            .decode("utf-8", "replace")
+        )
+    except FileNotFoundError:
+        if Path("/proc/self").exists():
+            return ""
+    except ProcessLookupError:
+        return ""
+    found = subprocess.run(
+        ["ps", "-o", "command=", "-p", str(pid)], capture_output=True, check=False
+    )
+    return found.stdout.decode("utf-8", "replace")
