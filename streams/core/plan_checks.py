@@ -1,0 +1,135 @@
+"""Checks of a plan that look at one step at a time: names, roles, queues and limits."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dalsegno.schemas.control import Policy
+from dalsegno.schemas.plan import Plan, Risk, StepPlan, StepRole
+from dalsegno.streams.core.names import name_fault
+from dalsegno.streams.core.plan_errors import PlanRefused
+
+# Ten years. Keeps every sum of times far inside 64 bits and inside what clocks can show.
+_TIME_MS_MAX: Final = 315_360_000_000
+_ATTEMPTS_MAX: Final = 1_000_000
+_FACTOR_PERCENT_MAX: Final = 10_000
+
+
+def check_names(plan: Plan, policy: Policy) -> None:
+    """Refuses `no_steps`, `too_many_steps`, `bad_name`, `duplicate_name` and `unknown_queue`."""
+    if not plan.steps:
+        raise PlanRefused("no_steps", (), "a plan needs at least one step")
+    if len(plan.steps) > policy.steps_max:
+        raise PlanRefused(
+            "too_many_steps", (), f"{len(plan.steps)} steps, the policy allows {policy.steps_max}"
+        )
+    seen: set[str] = set()
+    # Field names repeat from step to step: each is looked at once.
+    good: set[str] = set()
+    queues = frozenset(policy.queues)
+    for step in plan.steps:
+        _check_name((), "step", step.name)
+        if step.name in seen:
+            raise PlanRefused("duplicate_name", (step.name,), f"two steps are named {step.name!a}")
+        seen.add(step.name)
+        for what, names in (
+            ("field", step.reads),
+            ("field", step.writes),
+            ("field", step.may_write),
+            ("dependency", step.depends_on),
+        ):
+            for name in names:
+                if name not in good:
+                    _check_name((step.name,), what, name)
+                    good.add(name)
+        if step.queue and step.queue not in queues:
+            raise PlanRefused(
+                "unknown_queue",
+                (step.name,),
+                f"step {step.name!a} goes to queue {step.queue!a}, which the policy does not list;"
+                " create the queue's topic, then add it to the policy",
+            )
+    _check_rules(plan, good)
+
+
+def _check_rules(plan: Plan, good: set[str]) -> None:
+    for what, names in (("field", plan.secrets), ("risk flag", plan.gates)):
+        for name in names:
+            if name not in good:
+                _check_name((), what, name)
+    fields: set[str] = set()
+    for merge in plan.merges:
+        _check_name((), "field", merge.field)
+        if merge.field in fields:
+            raise PlanRefused("duplicate_name", (), f"field {merge.field!a} has two merge rules")
+        fields.add(merge.field)
+
+
+def _check_name(path: tuple[str, ...], what: str, name: str) -> None:
+    if fault := name_fault(name):
+        raise PlanRefused("bad_name", path or (name,), f"the name of a {what} {fault}: {name!a}")
+
+
+def check_roles(plan: Plan) -> None:
+    """Refuses `unknown_need`, `unknown_compensation` and `risky_step`."""
+    roles = {step.name: step.role for step in plan.steps}
+    for step in plan.steps:
+        if step.role is StepRole.COMPENSATION and step.needs:
+            raise PlanRefused(
+                "unknown_need",
+                (step.name, step.needs[0]),
+                f"{step.name!a} is a compensation: it runs when what it undoes is undone, and needs"
+                " nothing else",
+            )
+        for need in step.needs:
+            if roles.get(need) is not StepRole.FORWARD:
+                why = "no step has that name" if need not in roles else "that is a compensation"
+                raise PlanRefused(
+                    "unknown_need", (step.name, need), f"step {step.name!a} needs {need!a}: {why}"
+                )
+        if step.compensate and (
+            roles.get(step.compensate) is not StepRole.COMPENSATION
+            or step.role is StepRole.COMPENSATION
+        ):
+            raise PlanRefused(
+                "unknown_compensation",
+                (step.name, step.compensate),
+                f"step {step.name!a} is undone by {step.compensate!a}, which is no step with the role"
+                " compensation",
+            )
+        if step.risk is not Risk.NONE:
+            raise PlanRefused(
+                "risky_step",
+                (step.name,),
+                f"step {step.name!a} has the risk {step.risk.value}: such steps run only under an"
+                " approval, which this version cannot give yet",
+            )
+
+
+def check_limits(plan: Plan, policy: Policy, ttl_ms: int) -> None:
+    """Refuses `bad_limits`: times, attempts and factors outside what can be meant."""
+    _within((), "time to live", ttl_ms, 1, _TIME_MS_MAX)
+    retries: set[int] = set()
+    for step in plan.steps:
+        path = (step.name,)
+        _within(path, "timeout_ms", step.timeout_ms, 1, _TIME_MS_MAX)
+        _within(path, "heartbeat_ms", step.heartbeat_ms, 1, _TIME_MS_MAX)
+        # Most steps share one policy object.
+        if id(step.retry) not in retries:
+            _check_retry(path, step)
+            retries.add(id(step.retry))
+
+
+def _check_retry(path: tuple[str, ...], step: StepPlan) -> None:
+    retry = step.retry
+    _within(path, "retry.max_attempts", retry.max_attempts, 1, _ATTEMPTS_MAX)
+    _within(path, "retry.max_infra_attempts", retry.max_infra_attempts, 1, _ATTEMPTS_MAX)
+    _within(path, "retry.initial_ms", retry.initial_ms, 0, _TIME_MS_MAX)
+    _within(path, "retry.max_ms", retry.max_ms, retry.initial_ms, _TIME_MS_MAX)
+    _within(path, "retry.factor_percent", retry.factor_percent, 100, _FACTOR_PERCENT_MAX)
+
+
+def _within(path: tuple[str, ...], what: str, value: int, low: int, high: int) -> None:
+    if not low <= value <= high:
+        where = f" of step {path[0]!a}" if path else ""
+        raise PlanRefused("bad_limits", path, f"{what}{where} is {value}; allowed: {low} to {high}")
