@@ -1,0 +1,195 @@
+"""Compiles a writer's schema into a function from Avro bytes straight to a record of our classes.
+
+`decode(data, at)` returns the record and the next position. It follows the writer's schema and gives
+the fields of today's schema: a field that the writer lacks takes the class's default, one that today's
+schema lacks is read and dropped, numbers widen. It raises `IndexError`, `UnicodeDecodeError` or
+`Refused`. A text near the end may run past it; the caller compares the last position with the length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from dalsegno.schemas import wire
+from dalsegno.schemas.avro_types import Array, AvroType, Enumeration, Map, Primitive, Record, Union
+from dalsegno.schemas.compile_encoder import compile_encoder, optional_branches
+from dalsegno.schemas.errors import SchemaFileError
+from dalsegno.schemas.source import Source
+
+Decode = Callable[[bytes, int], tuple[Any, int]]
+
+
+def compile_decoder(writer: Record, reader: Record, classes: Mapping[str, type]) -> Decode:
+    """The decoder of records written by `writer` into the classes that `reader` describes."""
+    return _Decoder(classes).record(writer, reader)
+
+
+class _Decoder:
+    def __init__(self, classes: Mapping[str, type]) -> None:
+        self._classes = classes
+        self._done: dict[str, Decode] = {}
+
+    def record(self, writer: Record, reader: Record) -> Decode:
+        cls = self._classes[reader.short_name]
+        source = Source(
+            {
+                "Class": cls,
+                "Refused": wire.Refused,
+                "ZIGZAG": wire.ZIGZAG,
+                "read_long": wire.read_long,
+                "read_int": wire.read_int,
+                "read_size": wire.read_size,
+                "read_block": wire.read_block,
+            }
+        )
+        wanted = {field.name: field for field in reader.fields}
+        with source.block("def decode(data, at)"):
+            self._default(source, writer, reader, cls)
+            given = []
+            for field in writer.fields:
+                value = source.name("x")
+                target = wanted.get(field.name)
+                self._value(source, field.type, target.type if target else field.type, value)
+                if target:
+                    given.append(f"{field.name}={value}")
+            source.line(f"return Class({', '.join(given)}), at")
+        return source.build("decode", f"<decoder of {writer.name}>")
+
+    def _default(self, source: Source, writer: Record, reader: Record, cls: type) -> None:
+        """A short way for records that are often all defaults: Avro bytes are prefix-free."""
+        names = {field.name for field in writer.fields}
+        if writer is reader and all(f.has_default for f in reader.fields if f.name in names):
+            packed = compile_encoder(reader, self._classes, b"")(cls())
+            name, default = source.bind("PACKED", packed), source.bind("DEFAULT", cls())
+            with source.block(f"if data.startswith({name}, at)"):
+                source.line(f"return {default}, at + {len(packed)}")
+
+    def _value(self, source: Source, writer: AvroType, reader: AvroType, value: str) -> None:
+        """Emit code that reads a `writer` value into the variable `value` as `reader` sees it."""
+        if isinstance(reader, Union) and not isinstance(writer, Union):
+            _, _, reader = optional_branches(reader)
+        if isinstance(writer, Union):
+            self._optional(source, writer, reader, value)
+        elif isinstance(writer, Primitive) and isinstance(reader, Primitive):
+            self._primitive(source, writer.name, reader.name, value)
+        elif isinstance(writer, Enumeration) and isinstance(reader, Enumeration):
+            self._enumeration(source, writer, reader, value)
+        elif isinstance(writer, Array) and isinstance(reader, Array):
+            self._array(source, writer, reader, value)
+        elif isinstance(writer, Map) and isinstance(reader, Map):
+            self._map(source, writer, reader, value)
+        elif isinstance(writer, Record) and isinstance(reader, Record):
+            self._nested(source, writer, reader, value)
+        else:
+            raise SchemaFileError(f"the codec does not read {writer} as {reader}")
+
+    def _primitive(self, source: Source, writer: str, reader: str, value: str) -> None:
+        if writer != reader and (writer, reader) != ("int", "long"):
+            raise SchemaFileError(f"the codec does not read {writer} as {reader}")
+        if writer in ("string", "bytes"):
+            self._sized(source, writer, value)
+        elif writer in ("int", "long"):
+            source.line("n = data[at]")
+            with source.block("if n < 128"):
+                source.line(f"{value} = ZIGZAG[n]")
+                source.line("at += 1")
+            with source.block("else"):
+                source.line(f"{value}, at = read_{writer}(data, at)")
+        elif writer == "boolean":
+            source.line("n = data[at]")
+            source.line("at += 1")
+            with source.block("if n > 1"):
+                source.line("raise Refused")
+            source.line(f"{value} = n == 1")
+        elif writer == "double":
+            unpack = source.bind("DOUBLE", wire.DOUBLE.unpack)
+            source.line(f"{value}, = {unpack}(data[at:at + 8])")
+            source.line("at += 8")
+        else:
+            raise SchemaFileError(f"the codec does not read {writer}")
+
+    def _sized(self, source: Source, writer: str, value: str) -> None:
+        decode = ".decode()" if writer == "string" else ""
+        source.line("n = data[at]")
+        with source.block("if n & 129"):  # more than one byte, or negative
+            source.line("n, at = read_size(data, at)")
+            source.line("end = at + n")
+        with source.block("else"):
+            source.line("at += 1")
+            source.line("end = at + (n >> 1)")
+        source.line(f"{value} = data[at:end]{decode}")
+        source.line("at = end")
+
+    def _enumeration(
+        self, source: Source, writer: Enumeration, reader: Enumeration, value: str
+    ) -> None:
+        cls = self._classes[reader.name.rpartition(".")[2]]
+        known = set(reader.symbols)
+        members = tuple(
+            cls(symbol) if symbol in known else reader.default and cls(reader.default)
+            for symbol in writer.symbols
+        )
+        source.line("n = data[at]")
+        source.line("at += 1")
+        with source.block(f"if n & 129 or n >= {2 * len(members)}"):
+            source.line("raise Refused")
+        source.line(f"{value} = {source.bind('MEMBERS', members)}[n >> 1]")
+        if None in members:
+            with source.block(f"if {value} is None"):
+                source.line("raise Refused")
+
+    def _array(self, source: Source, writer: Array, reader: Array, value: str) -> None:
+        each, items = source.name("x"), source.name("items")
+        with source.block("if data[at]"):
+            source.line(f"{items} = []")
+            with self._blocks(source, items):
+                self._value(source, writer.items, reader.items, each)
+                source.line(f"{items}.append({each})")
+            source.line(f"{value} = tuple({items})")
+        with source.block("else"):
+            source.line("at += 1")
+            source.line(f"{value} = ()")
+
+    def _map(self, source: Source, writer: Map, reader: Map, value: str) -> None:
+        each, key = source.name("x"), source.name("k")
+        source.line(f"{value} = {{}}")
+        with self._blocks(source, value):
+            self._sized(source, "string", key)
+            with source.block(f"if {key} in {value}"):
+                source.line("raise Refused")
+            self._value(source, writer.values, reader.values, each)
+            source.line(f"{value}[{key}] = {each}")
+
+    @contextmanager
+    def _blocks(self, source: Source, items: str) -> Iterator[None]:
+        """The two loops round the elements of an array or map: over blocks, and within one."""
+        count, stop = source.name("count"), source.name("stop")
+        with source.block("while True"):
+            source.line(f"{count}, at, {stop} = read_block(data, at, len({items}))")
+            with source.block(f"if not {count}"):
+                source.line("break")
+            with source.block(f"for _ in range({count})"):
+                yield
+            with source.block(f"if {stop} >= 0 and at != {stop}"):
+                source.line("raise Refused")
+
+    def _optional(self, source: Source, writer: Union, reader: AvroType, value: str) -> None:
+        null, branch, other = optional_branches(writer)
+        source.line("n = data[at]")
+        source.line("at += 1")
+        with source.block(f"if n == {2 * branch}"):
+            target = optional_branches(reader)[2] if isinstance(reader, Union) else reader
+            self._value(source, other, target, value)
+        if isinstance(reader, Union):
+            with source.block(f"elif n == {2 * null}"):
+                source.line(f"{value} = None")
+        with source.block("else"):
+            source.line("raise Refused")
+
+    def _nested(self, source: Source, writer: Record, reader: Record, value: str) -> None:
+        if writer.name not in self._done:
+            self._done[writer.name] = self.record(writer, reader)
+        name = source.bind("decode_nested", self._done[writer.name])
+        source.line(f"{value}, at = {name}(data, at)")

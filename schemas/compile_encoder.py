@@ -1,0 +1,167 @@
+"""Compiles a schema into a function from a record of our classes straight to Avro bytes.
+
+The generated code checks the exact type of each value (no subclass, no bool for int), its range and
+its text, and raises `Refused` or `UnicodeEncodeError`; it makes no dictionaries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dalsegno.schemas import wire
+from dalsegno.schemas.avro_types import Array, AvroType, Enumeration, Map, Primitive, Record, Union
+from dalsegno.schemas.errors import SchemaFileError
+from dalsegno.schemas.source import Source
+
+_PYTHON_TYPES = {
+    "int": "int",
+    "long": "int",
+    "double": "float",
+    "boolean": "bool",
+    "bytes": "bytes",
+}
+
+
+def compile_encoder(
+    schema: Record, classes: Mapping[str, type], head: bytes
+) -> Callable[[Any], bytes]:
+    """The encoder of a record schema; every result starts with `head`."""
+    return _Encoder(classes).record(schema, head)
+
+
+class _Encoder:
+    def __init__(self, classes: Mapping[str, type]) -> None:
+        self._classes = classes
+        self._done: dict[str, Callable[[Any], bytes]] = {}
+
+    def record(self, schema: Record, head: bytes = b"") -> Callable[[Any], bytes]:
+        namespace: dict[str, object] = {
+            "Refused": wire.Refused,
+            "SMALL": wire.SMALL,
+            "pack_varint": wire.pack_varint,
+            "pack_long": wire.pack_long,
+            "pack_int": wire.pack_int,
+        }
+        source = Source(namespace)
+        pieces: list[str] = [source.bind("HEAD", head)] if head else []
+        with source.block("def encode(record)"):
+            for field in schema.fields:
+                value = source.name("x")
+                source.line(f"{value} = record.{field.name}")
+                pieces += self._value(source, field.type, value)
+            source.line(f"return b''.join(({', '.join(pieces)},))")
+        return source.build("encode", f"<encoder of {schema.name}>")
+
+    def _value(self, source: Source, schema: AvroType, value: str) -> list[str]:
+        """Emit checks of `value`; return expressions for its bytes, in order."""
+        if isinstance(schema, Primitive):
+            return self._primitive(source, schema.name, value)
+        if isinstance(schema, Enumeration):
+            return [self._enumeration(source, schema, value)]
+        if isinstance(schema, Array):
+            return [self._array(source, schema, value)]
+        if isinstance(schema, Map):
+            return [self._map(source, schema, value)]
+        if isinstance(schema, Union):
+            return [self._optional(source, schema, value)]
+        if isinstance(schema, Record):
+            return [self._nested(source, schema, value)]
+        raise SchemaFileError(f"the codec does not write {schema}")
+
+    def _primitive(self, source: Source, name: str, value: str) -> list[str]:
+        if name == "string":
+            self._check(source, value, "str")
+            packed, size = source.name("b"), source.name("n")
+            source.line(f"{packed} = {value}.encode()")
+            source.line(f"{size} = len({packed})")
+            return [_size(size), packed]
+        if name not in _PYTHON_TYPES:
+            raise SchemaFileError(f"the codec does not write {name}")
+        self._check(source, value, _PYTHON_TYPES[name])
+        if name == "bytes":
+            size = source.name("n")
+            source.line(f"{size} = len({value})")
+            return [_size(size), value]
+        if name == "boolean":
+            return [f"b'\\1' if {value} else b'\\0'"]
+        if name == "double":
+            return [f"{source.bind('DOUBLE', wire.DOUBLE.pack)}({value})"]
+        return [f"SMALL[{value}] if 0 <= {value} < 1024 else pack_{name}({value})"]
+
+    def _check(self, source: Source, value: str, python_type: str) -> None:
+        with source.block(f"if type({value}) is not {python_type}"):
+            source.line("raise Refused")
+
+    def _enumeration(self, source: Source, schema: Enumeration, value: str) -> str:
+        cls = self._classes[schema.name.rpartition(".")[2]]
+        packed = {cls(symbol): wire.SMALL[i] for i, symbol in enumerate(schema.symbols)}
+        self._check(source, value, source.bind("Enumeration", cls))
+        return f"{source.bind('SYMBOLS', packed)}[{value}]"
+
+    def _array(self, source: Source, schema: Array, value: str) -> str:
+        self._check(source, value, "tuple")
+        packed = source.name("b")
+        with source.block(f"if {value}"):
+            out, each = source.name("out"), source.name("x")
+            self._count(source, value, out)
+            with source.block(f"for {each} in {value}"):
+                pieces = self._value(source, schema.items, each)
+                source.line(f"{out} += ({', '.join(pieces)},)")
+            source.line(f"{out}.append(b'\\0')")
+            source.line(f"{packed} = b''.join({out})")
+        with source.block("else"):
+            source.line(f"{packed} = b'\\0'")
+        return packed
+
+    def _map(self, source: Source, schema: Map, value: str) -> str:
+        self._check(source, value, "dict")
+        packed = source.name("b")
+        with source.block(f"if {value}"):
+            out, key, each = source.name("out"), source.name("k"), source.name("x")
+            self._count(source, value, out)
+            with source.block(f"for {key}, {each} in {value}.items()"):
+                pieces = self._primitive(source, "string", key)
+                pieces += self._value(source, schema.values, each)
+                source.line(f"{out} += ({', '.join(pieces)},)")
+            source.line(f"{out}.append(b'\\0')")
+            source.line(f"{packed} = b''.join({out})")
+        with source.block("else"):
+            source.line(f"{packed} = b'\\0'")
+        return packed
+
+    def _count(self, source: Source, value: str, out: str) -> None:
+        size = source.name("n")
+        source.line(f"{size} = len({value})")
+        with source.block(f"if {size} > {wire.ITEMS_MAX}"):
+            source.line("raise Refused")
+        source.line(f"{out} = [{_size(size)}]")
+
+    def _optional(self, source: Source, schema: Union, value: str) -> str:
+        """Our unions are a type and null, in either order."""
+        null, branch, other = optional_branches(schema)
+        packed = source.name("b")
+        with source.block(f"if {value} is None"):
+            source.line(f"{packed} = {wire.SMALL[null]!r}")
+        with source.block("else"):
+            pieces = self._value(source, other, value)
+            source.line(f"{packed} = b''.join(({wire.SMALL[branch]!r}, {', '.join(pieces)}))")
+        return packed
+
+    def _nested(self, source: Source, schema: Record, value: str) -> str:
+        self._check(source, value, source.bind("Class", self._classes[schema.short_name]))
+        if schema.name not in self._done:
+            self._done[schema.name] = self.record(schema)
+        return f"{source.bind('encode_nested', self._done[schema.name])}({value})"
+
+
+def _size(name: str) -> str:
+    return f"SMALL[{name}] if {name} < 1024 else pack_varint({name} << 1)"
+
+
+def optional_branches(schema: Union) -> tuple[int, int, AvroType]:
+    """Index of null, index of the other branch, and the other branch."""
+    if len(schema.branches) != 2 or Primitive("null") not in schema.branches:
+        raise SchemaFileError("the codec knows unions of null and one type only")
+    null = schema.branches.index(Primitive("null"))
+    return null, 1 - null, schema.branches[1 - null]

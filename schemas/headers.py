@@ -1,0 +1,20 @@
+"""Names of the Kafka record headers that the contract uses. Values are bytes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+SEQUENCE: Final = "dalsegno-seq"
+"""20 bytes, big-endian: int64 source offset, uint32 index, int64 dense count. On every output."""
+
+SOURCE: Final = "dalsegno-source"
+"""4 bytes, big-endian: source partition. On answers and fault reports, whose key is not the run's."""
+
+MAC: Final = "dalsegno-mac"
+"""ASCII key id, a colon, and 32 raw bytes. On control kinds of the events topic."""
+
+DEAD_LETTER: Final = "dalsegno-dead-letter"
+"""An encoded `DeadLetter`. On dead letters, beside the original headers."""
+
+TRACEPARENT: Final = "traceparent"
+"""W3C trace context, ASCII; passed from `RunStarted` to every handoff of the run."""

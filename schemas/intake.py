@@ -1,0 +1,131 @@
+"""Decides of one record of the events topic whether it is an event, before the fold sees it. Pure.
+
+The checks, in order; the first that fails names the refusal:
+
+1. frame, schema, body, size (`dalsegno.schemas.codec`)
+2. the schema is in force by the policy
+3. the kind belongs on the events topic
+4. control kinds: a MAC that verifies
+5. the record is in the partition of its run, or in the one that its body names
+6. the key is the run id
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from dalsegno.schemas import codec, headers
+from dalsegno.schemas.control import ControlEvent, PartitionControl, RunControl
+from dalsegno.schemas.errors import DecodeError, Fault, SchemaMissing
+from dalsegno.schemas.events import RunEvent
+from dalsegno.schemas.mac import Keyring
+from dalsegno.schemas.partitioner import partition_for
+from dalsegno.schemas.registry import registry
+
+Headers = Iterable[tuple[str, bytes | None]]
+_FINGERPRINT: Final = slice(len(codec.MARKER), codec.HEAD_BYTES)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a record is not an event here. `run_id`, `kind`: as far as the bytes say, else empty."""
+
+    reason: str
+    detail: str
+    run_id: str = ""
+    kind: str = ""
+
+
+class Intake:
+    """Reads records of one events topic."""
+
+    def __init__(self, topic: str, partition_count: int, keyring: Keyring) -> None:
+        self._topic = topic
+        self._count = partition_count
+        self._keyring = keyring
+
+    def read(
+        self,
+        partition: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers = (),
+        *,
+        schemas: tuple[bytes, ...] = (),
+        mac_keys: tuple[str, ...] = (),
+    ) -> RunEvent | ControlEvent | Refusal:
+        """The event, or why it is none. `schemas`, `mac_keys`: the policy's lists, empty for all known.
+
+        Raises `KeyMissing` or `SchemaMissing` when the policy lists what this process lacks: the
+        partition stops at this record.
+        """
+        value = value or b""
+        run_id = ""
+        try:
+            if schemas:
+                _in_force(value, schemas)
+            event = codec.decode(value)
+            if isinstance(event, RunEvent):
+                run_id = event.run_id
+                self._run_key(partition, key, run_id)
+                return event
+            if isinstance(event, RunControl):
+                run_id = event.run_id
+            self._control(partition, key, value, headers, event, mac_keys)
+        except DecodeError as error:
+            return Refusal(error.fault, str(error), run_id, codec.kind_of(value))
+        return event  # type: ignore[return-value]  # _control refuses every other class
+
+    def _control(
+        self,
+        partition: int,
+        key: bytes | None,
+        value: bytes,
+        headers: Headers,
+        event: object,
+        mac_keys: tuple[str, ...],
+    ) -> None:
+        if not isinstance(event, ControlEvent):
+            raise DecodeError(
+                Fault.NOT_AN_EVENT, f"{type(event).__name__} does not belong on the events topic"
+            )
+        self._verify(partition, value, headers, mac_keys)
+        if isinstance(event, RunControl):
+            self._run_key(partition, key, event.run_id)
+        elif isinstance(event, PartitionControl) and event.partition != partition:
+            raise DecodeError(
+                Fault.WRONG_PARTITION, f"in partition {partition}, its body names {event.partition}"
+            )
+
+    def _run_key(self, partition: int, key: bytes | None, run_id: str) -> None:
+        if key != run_id.encode():
+            raise DecodeError(Fault.WRONG_KEY, f"key {key!r:.80} is not the run id {run_id!r:.80}")
+        right = partition_for(run_id, self._count)
+        if partition != right:
+            raise DecodeError(
+                Fault.WRONG_PARTITION,
+                f"run {run_id!r:.80} belongs to partition {right} of {self._count}, "
+                f"not {partition}: set the producer's partitioner to murmur2",
+            )
+
+    def _verify(
+        self, partition: int, value: bytes, found: Headers, mac_keys: tuple[str, ...]
+    ) -> None:
+        macs = [mac for name, mac in found if name == headers.MAC]
+        if len(macs) != 1 or macs[0] is None:
+            raise DecodeError(Fault.NO_MAC, f"{len(macs)} {headers.MAC} headers, expected one")
+        self._keyring.verify(macs[0], self._topic, partition, value, mac_keys)
+
+
+def _in_force(value: bytes, schemas: tuple[bytes, ...]) -> None:
+    fingerprint = value[_FINGERPRINT]
+    if not value.startswith(codec.MARKER) or len(value) < codec.HEAD_BYTES:
+        return  # the codec says what is wrong with the frame
+    if fingerprint not in schemas:
+        raise DecodeError(
+            Fault.UNKNOWN_SCHEMA, f"schema {fingerprint.hex()} is not in force", offset=2
+        )
+    if fingerprint not in registry().by_fingerprint:
+        raise SchemaMissing(fingerprint)
