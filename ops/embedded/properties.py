@@ -34,6 +34,8 @@ def broker_properties(data: Path, port: int, controller_port: int) -> dict[str, 
         "broker.heartbeat.interval.ms": "500",
         "group.initial.rebalance.delay.ms": "0",
         "group.min.session.timeout.ms": "500",
+        # A worker commits before it starts anything: by default each commit waits 5 ms for company.
+        "group.coordinator.append.linger.ms": "0",
         # Small: by default 128 MiB, and a compaction at most every 15 s.
         "log.cleaner.dedupe.buffer.size": str(2 << 20),
         "log.cleaner.backoff.ms": "500",
