@@ -30,7 +30,8 @@ class CompiledPlan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     * `needs[i]`, `dependents[i]`: positions that step i waits for, and that wait for step i.
     * `needs_count[i]`: how many steps step i waits for.
     * `order`: positions of the forward steps, each after all that it needs.
-    * `roots`: forward steps that wait for nothing. `forward_count`: steps that make the run complete.
+    * `roots`: forward steps that wait for nothing.
+    * `forward_count`: how many steps make the run complete.
     * `longest_path_ms`: the largest sum of timeouts along a path of needs.
     * `writes[i]`: fields that step i may change (`writes` and `may_write`).
     * `merges`: merge rule by field. `secrets`: fields whose values are masked.
@@ -89,7 +90,10 @@ class CompiledPlan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @classmethod
     def unpack(cls, data: bytes) -> CompiledPlan:
-        """Reads back what `pack` wrote. The policy is not asked again: it may have changed since."""
+        """Reads back what `pack` wrote.
+
+        The policy is not asked again: it may have changed since.
+        """
         plan = unpack_plan(data)
         return _compile(plan, data, build_graph(plan.steps))
 
@@ -102,7 +106,7 @@ def compile_plan(plan: Plan, *, policy: Policy, ttl_ms: int) -> CompiledPlan:
     """
     check_names(plan, policy)
     check_roles(plan)
-    check_limits(plan, policy, ttl_ms)
+    check_limits(plan, ttl_ms)
     graph = build_graph(plan.steps)
     if graph.longest_path_ms > ttl_ms:
         path = graph.longest_path(plan.steps)

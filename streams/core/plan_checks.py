@@ -94,8 +94,8 @@ def check_roles(plan: Plan) -> None:
             raise PlanRefused(
                 "unknown_compensation",
                 (step.name, step.compensate),
-                f"step {step.name!a} is undone by {step.compensate!a}, which is no step with the role"
-                " compensation",
+                f"step {step.name!a} is undone by {step.compensate!a}, which is no step with the"
+                " role compensation",
             )
         if step.risk is not Risk.NONE:
             raise PlanRefused(
@@ -106,7 +106,7 @@ def check_roles(plan: Plan) -> None:
             )
 
 
-def check_limits(plan: Plan, policy: Policy, ttl_ms: int) -> None:
+def check_limits(plan: Plan, ttl_ms: int) -> None:
     """Refuses `bad_limits`: times, attempts and factors outside what can be meant."""
     _within((), "time to live", ttl_ms, 1, _TIME_MS_MAX)
     retries: set[int] = set()

@@ -20,11 +20,12 @@ PlanCode = Literal[
 ]
 
 
-class PlanRefused(Exception):
+class PlanRefused(Exception):  # noqa: N818 - a refusal, answered as such; no failure of ours
     """The plan's author has to change it; a retry of the same plan is refused again.
 
-    `code` says what is wrong, `path` names the steps concerned (for a cycle in order, with the first
-    one repeated at the end; for a path of needs in order), `detail` is a sentence that says what to do.
+    `code` says what is wrong. `path` names the steps concerned: for a cycle in order, with the
+    first one repeated at the end; for a path of needs in order. `detail` is a sentence that says
+    what to do.
     """
 
     def __init__(self, code: PlanCode, path: tuple[str, ...], detail: str) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from typing import NamedTuple
 
 from dalsegno.schemas.plan import Plan, StepRole
@@ -28,7 +29,8 @@ class _Question(NamedTuple):
 
 def check_overlaps(plan: Plan, graph: Graph) -> None:
     """Raises `PlanRefused("overlapping_writes")` whose path holds the two steps."""
-    questions = [q for q in _questions(plan, graph) if q.before not in graph.needs[q.after]]
+    direct = [frozenset(needs) for needs in graph.needs]
+    questions = [q for q in _questions(plan, graph) if q.before not in direct[q.after]]
     if not questions:
         return
     # Bits only for the steps asked about keep the sets as short as the questions allow.
@@ -55,7 +57,7 @@ def _questions(plan: Plan, graph: Graph) -> Iterator[_Question]:
                 readers.setdefault(field, []).append(place)
     order = graph.order
     for field, places in writers.items():
-        for left, right in zip(places, places[1:], strict=False):
+        for left, right in pairwise(places):
             yield _Question(order[left], order[right], field)
         for reader in readers.get(field, ()):
             at = bisect_left(places, reader)

@@ -2,7 +2,8 @@
 
 Layout, format 1: `[1, [row per step], secrets, [[field, rule], ...], gates, on_failure,
 stop_clocks_for_people]`. A row holds the values of `StepPlan` in the order of its fields, `retry`
-again as a row. Fields that a later format adds come last in their row, so that older code can read it.
+again as a row. Fields that a later format adds come last in their row, so that older code can read
+it.
 """
 
 from __future__ import annotations

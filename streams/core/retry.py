@@ -2,8 +2,8 @@
 
 The jitter comes from a hash of run, step and epoch, so that every fold of the log agrees on it and
 runs that failed together come back apart. It lies in the upper half of the ceiling: then a delay is
-never 0 by chance, and with a factor of 2 or more it never shrinks from one failure to the next until
-the ceiling stands.
+never 0 by chance, and with a factor of 2 or more it never shrinks from one failure to the next
+until the ceiling stands.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ _REDISPATCH_FACTOR_PERCENT: Final = 200
 def ceiling_ms(policy: RetryPolicy, failures: int) -> int:
     """The largest delay after `failures` (1 or more) of them: grows with each, up to `max_ms`."""
     growth = min(max(failures, 1) - 1, _GROWTH_STEPS_MAX)
-    grown = policy.initial_ms * policy.factor_percent**growth // 100**growth
+    # Integers have no upper bound here; a float would round differently from machine to machine.
+    numerator, denominator = int(policy.factor_percent**growth), int(100**growth)
+    grown = policy.initial_ms * numerator // denominator
     return max(0, min(policy.max_ms, grown))
 
 
@@ -62,8 +64,8 @@ def _jitter(ceiling: int, run_id: str, step: str, epoch: int) -> int:
 class Budget(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a step has used of its two budgets: they never use up each other.
 
-    `app_failures`: attempts that started and failed by the step's own word. `infra_failures`: attempts
-    lost to timeouts, workers and dependencies.
+    `app_failures`: attempts that started and failed by the step's own word.
+    `infra_failures`: attempts lost to timeouts, workers and dependencies.
     """
 
     app_failures: int = 0
@@ -87,9 +89,9 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ) -> int | None:
         """Milliseconds to the next attempt, or None when a budget is used up.
 
-        Grows over failures of both kinds: a different error does not start it again. `retry_after_ms`
-        is what the dependency asked for: it can only lengthen the delay, and by no more than the
-        policy's `retry_after_max_ms`.
+        Grows over failures of both kinds: a different error does not start it again.
+        `retry_after_ms` is what the dependency asked for: it can only lengthen the delay, to at
+        most the policy's `retry_after_max_ms`.
         """
         if (
             self.app_failures >= retry.max_attempts
