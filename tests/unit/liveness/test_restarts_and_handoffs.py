@@ -1,0 +1,219 @@
+"""Replaced and lost: what a hello and a mark prove."""
+
+import pytest
+from tests.unit.liveness.partition_world import World
+
+from dalsegno.schemas.control import Verdict
+from dalsegno.streams.core.liveness import LivenessSettings
+
+
+def test_a_newer_incarnation_replaces_every_attempt_of_the_earlier_at_once() -> None:
+    world = World()
+    for n in range(3):
+        world.start(f"r{n}")
+    world.start("other", worker="w2")
+    world.pass_ms(1_000, "r0", "r1", "r2")
+    world.hello(12)
+    assert [v.run_id for v in world.judge()] == ["r0", "r1", "r2"]
+    assert {v.verdict for v in world.said} == {Verdict.REPLACED}
+    assert {v.incarnation for v in world.said} == {7}
+    assert "12" in world.said[0].evidence
+
+
+def test_the_first_hello_in_the_home_partition_counts_by_its_offset() -> None:
+    world = World()
+    world.start("r")
+    world.hello(-1, offset=41)
+    world.hello(41)
+    assert world.judge() != []
+    world.end("r")
+    world.start("r2", incarnation=41)
+    world.judge()
+    assert len(world.said) == 1
+
+
+@pytest.mark.parametrize("incarnation", [7, 3])
+def test_the_same_or_an_older_hello_replaces_nothing(incarnation: int) -> None:
+    world = World()
+    world.start("r")
+    world.hello(7)
+    world.hello(incarnation)
+    assert world.judge() == []
+
+
+def test_a_start_that_is_read_after_the_hello_is_replaced_too() -> None:
+    world = World()
+    world.hello(12)
+    world.start("r")
+    assert [v.verdict for v in world.judge()] == [Verdict.REPLACED]
+
+
+def test_replaced_is_said_only_at_the_end_of_the_events() -> None:
+    world = World()
+    world.start("r")
+    world.hello(12)
+    assert world.judge(events_behind=1) == []
+    world.end("r")
+    assert world.judge() == []
+
+
+def test_a_hello_from_another_host_waits_one_lease() -> None:
+    world = World(LivenessSettings(lease_ms=5_000))
+    world.hello(7, host="a")
+    world.dispatch("h", offset=5)
+    world.monitor.mark(world.mark(9))
+    world.start("r")
+    world.hello(12, host="b")
+    world.pass_ms(4_500, "r")
+    assert world.said == []
+    world.pass_ms(500, "r")
+    assert sorted(v for *_, v in world.verdicts()) == [Verdict.LOST, Verdict.REPLACED]
+
+
+def test_verdicts_of_a_hello_are_repeated_while_the_attempt_stays() -> None:
+    world = World()
+    world.start("r")
+    world.hello(12)
+    world.pass_ms(4_000, "r")
+    assert len(world.said) == 1
+    world.pass_ms(2_000, "r")
+    assert len(world.said) == 2
+    world.start("r", epoch=2, incarnation=12)
+    world.pass_ms(60_000, "r", epoch=2, incarnation=12)
+    assert len(world.said) == 2
+
+
+def test_what_an_earlier_incarnation_took_and_never_started_is_lost_at_once() -> None:
+    world = World()
+    world.dispatch("taken", offset=5)
+    world.dispatch("not-taken", offset=6)
+    world.start("running", incarnation=12)
+    world.hello(12, world.mark(5))
+    assert world.judge() != []
+    assert world.verdicts() == [("taken", "s", 1, Verdict.LOST)]
+
+
+def test_what_another_worker_took_before_is_not_lost_with_this_one() -> None:
+    world = World()
+    world.dispatch("theirs", offset=5)
+    world.dispatch("ours", offset=8)
+    world.monitor.mark(world.mark(5, worker="w2"))
+    world.hello(12, world.mark(8))
+    world.judge()
+    assert world.verdicts() == [("ours", "s", 1, Verdict.LOST)]
+
+
+def test_what_the_new_incarnation_took_itself_is_not_lost() -> None:
+    world = World()
+    world.dispatch("new", offset=8)
+    world.monitor.mark(world.mark(8, incarnation=12))
+    world.hello(12, world.mark(5))
+    assert world.judge() == []
+
+
+def test_marks_known_before_the_hello_and_in_any_order_give_the_same() -> None:
+    for order in ("mark first", "hello first", "newer mark first"):
+        world = World()
+        world.dispatch("old", offset=5)
+        world.dispatch("new", offset=8)
+        if order == "mark first":
+            world.monitor.mark(world.mark(5))
+            world.hello(12)
+            world.monitor.mark(world.mark(8, incarnation=12))
+        elif order == "hello first":
+            world.hello(12, world.mark(5))
+            world.monitor.mark(world.mark(8, incarnation=12))
+        else:
+            world.monitor.mark(world.mark(8, incarnation=12))
+            world.hello(12, world.mark(5))
+        world.judge()
+        assert world.verdicts() == [("old", "s", 1, Verdict.LOST)], order
+
+
+def test_a_handoff_read_after_the_hello_is_lost_too() -> None:
+    world = World()
+    world.hello(12, world.mark(5))
+    world.dispatch("taken", offset=5)
+    world.judge()
+    assert world.verdicts() == [("taken", "s", 1, Verdict.LOST)]
+
+
+def test_marks_of_other_partitions_say_nothing_here() -> None:
+    world = World()
+    world.dispatch("r", offset=5)
+    world.hello(12, world.mark(5, partition=4))
+    assert world.judge() == []
+
+
+def test_a_handoff_that_was_taken_is_lost_after_its_start_limit_and_margin() -> None:
+    world = World()
+    world.dispatch("r", offset=5)
+    world.monitor.mark(world.mark(5))
+    world.pass_ms(31_750)
+    assert world.said == []
+    world.pass_ms(500)
+    assert world.verdicts() == [("r", "s", 1, Verdict.LOST)]
+    assert world.said[0].threshold_ms == 30_000
+
+
+def test_a_handoff_that_nobody_took_is_never_lost() -> None:
+    """A queue without workers costs no attempts."""
+    world = World()
+    world.dispatch("r", offset=5)
+    world.monitor.mark(world.mark(4))
+    world.pass_ms(60_000)
+    world.dispatch("r", epoch=2, offset=90)
+    world.pass_ms(60_000)
+    world.monitor.mark(world.mark(90))
+    world.start("r", epoch=2)
+    world.pass_ms(5_000, "r", epoch=2)
+    assert world.said == []
+
+
+def test_a_handoff_that_expired_after_it_was_taken_is_charged_to_its_own_epoch() -> None:
+    world = World()
+    world.dispatch("r", offset=5)
+    world.monitor.mark(world.mark(5))
+    world.pass_ms(31_000)
+    world.dispatch("r", epoch=2, offset=90)
+    world.judge()
+    assert world.verdicts() == [("r", "s", 1, Verdict.LOST)]
+    world.pass_ms(20_000)
+    assert len(world.said) == 1
+
+
+def test_a_handoff_that_was_given_back_in_time_is_not_lost() -> None:
+    world = World()
+    world.dispatch("r", offset=5)
+    world.monitor.mark(world.mark(5))
+    world.pass_ms(3_000)
+    world.dispatch("r", epoch=2, offset=90)
+    world.pass_ms(20_000)
+    assert world.said == []
+
+
+def test_a_handoff_that_started_is_not_lost() -> None:
+    world = World()
+    world.dispatch("r", offset=5)
+    world.monitor.mark(world.mark(5))
+    world.start("r")
+    world.pass_ms(60_000, "r")
+    assert world.said == []
+
+
+def test_marks_are_wanted_only_for_queues_where_a_handoff_waits() -> None:
+    world = World()
+    assert world.monitor.queues_to_read(world.at_ms) == set()
+    world.dispatch("r", offset=5)
+    assert world.monitor.queues_to_read(world.at_ms) == set()
+    world.pass_ms(2_000)
+    assert world.monitor.queues_to_read(world.at_ms) == {"default"}
+    world.monitor.mark(world.mark(5))
+    assert world.monitor.queues_to_read(world.at_ms) == set()
+
+
+def test_a_queue_of_short_start_limits_is_read_in_time() -> None:
+    world = World()
+    world.dispatch("r", offset=5, start_by_ms=world.at_ms + 1_000)
+    world.pass_ms(500)
+    assert world.monitor.queues_to_read(world.at_ms) == {"default"}
