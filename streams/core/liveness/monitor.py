@@ -156,7 +156,7 @@ class Monitor:
             self.echo = max(self.echo, record.number)
 
     def mark(self, mark: Mark) -> None:
-        """Take how far a queue's group has taken handoffs; marks of other partitions are not ours."""
+        """Take how far a queue's group has taken handoffs; only of this partition."""
         if mark.partition == self.partition:
             self._handoffs.mark(mark)
 

@@ -56,8 +56,9 @@ class World:
     def end(self, run: str, step: str = "s", *, finished: bool = True) -> None:
         self.tell((run, step), None, finished=finished)
 
-    def tell(self, key: tuple[str, str], attempt: Attempt | None, *, finished: bool = False) ->
-    None:
+    def tell(
+        self, key: tuple[str, str], attempt: Attempt | None, *, finished: bool = False
+    ) -> None:
         self.events += 1
         self.monitor.attempt(key, attempt, finished=finished)
 
@@ -93,9 +94,7 @@ class World:
             partition=PARTITION,
             worker=worker,
             incarnation=incarnation,
-            held=tuple(
-                Held(run_id=run, step=step, epoch=epoch, progress=progress) for run in runs
-            ),
+            held=tuple(Held(run_id=run, step=step, epoch=epoch, progress=progress) for run in runs),
             sent_at_ms=sent_at_ms,
         )
         self.monitor.heartbeat(record, self.at_ms)
@@ -130,7 +129,7 @@ class World:
     # Time.
 
     def pass_ms(self, ms: int, *beating: str, every_ms: int = 1_000, **beat: object) -> None:
-        """Time passes with a canary each interval; `beating` runs beat; the monitor is at the end."""
+        """Time passes with canaries; `beating` runs beat; the monitor reads to the end."""
         done = 0
         while done < ms:
             step_ms = min(CANARY_INTERVAL_MS, ms - done)
