@@ -1,6 +1,7 @@
 """Avro schemas as typed values: what the compiler, the diagnosis and the compatibility check read.
 
-Named types may refer to themselves, so `Record` is filled after it is made; nobody changes it later.
+Named types may refer to themselves, so `Record` is filled after it is made; nobody changes it
+later.
 """
 
 from __future__ import annotations
@@ -112,11 +113,13 @@ class _Parser:
     def __init__(self) -> None:
         self._named: dict[str, AvroType] = {}
 
-    def read(self, node: Any, namespace: str) -> AvroType:
+    def read(self, node: object, namespace: str) -> AvroType:
         if isinstance(node, str):
             return self._reference(node, namespace)
         if isinstance(node, list):
             return Union(tuple(self.read(branch, namespace) for branch in node))
+        if not isinstance(node, dict):
+            raise SchemaFileError(f"{node!r} is not a schema")
         kind = node["type"]
         if isinstance(kind, (dict, list)):
             return self.read(kind, namespace)

@@ -1,8 +1,9 @@
 """Between records and bytes: Avro single-object encoding, strict in both directions.
 
-A value is two marker bytes C3 01, the schema's fingerprint (CRC-64-AVRO, little-endian), and the body.
-Codecs are compiled from the schema files at their first use. Refusals carry kind, path and reason;
-what the compiled code refuses, `dalsegno.schemas.diagnosis` reads again, slowly, to say where.
+A value is two marker bytes C3 01, the schema's fingerprint (CRC-64-AVRO, little-endian), and the
+body. Codecs are compiled from the schema files at their first use. Refusals carry kind, path and
+reason; what the compiled code refuses, `dalsegno.schemas.diagnosis` reads again, slowly, to say
+where.
 """
 
 from __future__ import annotations

@@ -1,70 +1,86 @@
 """Compiles a writer's schema into a function from Avro bytes straight to a record of our classes.
 
-`decode(data, at)` returns the record and the next position. It follows the writer's schema and gives
-the fields of today's schema: a field that the writer lacks takes the class's default, one that today's
-schema lacks is read and dropped, numbers widen. It raises `IndexError`, `UnicodeDecodeError` or
-`Refused`. A text near the end may run past it; the caller compares the last position with the length.
+`decode(data, at)` returns the record and the next position. It follows the writer's schema and
+gives the fields of today's schema: a field that the writer lacks takes the class's default, one
+that today's schema lacks is read and dropped, numbers widen. It raises `IndexError`,
+`UnicodeDecodeError` or `Refused`. A text near the end may run past it; the caller compares the last
+position with the length.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 from dalsegno.schemas import wire
 from dalsegno.schemas.avro_types import Array, AvroType, Enumeration, Map, Primitive, Record, Union
 from dalsegno.schemas.compile_encoder import compile_encoder, optional_branches
 from dalsegno.schemas.errors import SchemaFileError
+from dalsegno.schemas.recent import Recent
 from dalsegno.schemas.source import Source
+
+REMEMBERED: Final = frozenset({"dalsegno.Plan"})
+"""Large records that come again and again, the same."""
 
 Decode = Callable[[bytes, int], tuple[Any, int]]
 
 
 def compile_decoder(writer: Record, reader: Record, classes: Mapping[str, type]) -> Decode:
     """The decoder of records written by `writer` into the classes that `reader` describes."""
-    return _Decoder(classes).record(writer, reader)
+    return _Decoder(classes).function(writer, reader)
 
 
 class _Decoder:
     def __init__(self, classes: Mapping[str, type]) -> None:
         self._classes = classes
-        self._done: dict[str, Decode] = {}
 
-    def record(self, writer: Record, reader: Record) -> Decode:
-        cls = self._classes[reader.short_name]
+    def function(self, writer: Record, reader: Record) -> Decode:
         source = Source(
             {
-                "Class": cls,
                 "Refused": wire.Refused,
                 "ZIGZAG": wire.ZIGZAG,
+                "ENDS": wire.ENDS,
                 "read_long": wire.read_long,
                 "read_int": wire.read_int,
                 "read_size": wire.read_size,
                 "read_block": wire.read_block,
             }
         )
-        wanted = {field.name: field for field in reader.fields}
         with source.block("def decode(data, at)"):
-            self._default(source, writer, reader, cls)
-            given = []
-            for field in writer.fields:
-                value = source.name("x")
-                target = wanted.get(field.name)
-                self._value(source, field.type, target.type if target else field.type, value)
-                if target:
-                    given.append(f"{field.name}={value}")
-            source.line(f"return Class({', '.join(given)}), at")
+            self._fields(source, writer, reader, "record")
+            source.line("return record, at")
         return source.build("decode", f"<decoder of {writer.name}>")
 
-    def _default(self, source: Source, writer: Record, reader: Record, cls: type) -> None:
-        """A short way for records that are often all defaults: Avro bytes are prefix-free."""
-        names = {field.name for field in writer.fields}
-        if writer is reader and all(f.has_default for f in reader.fields if f.name in names):
-            packed = compile_encoder(reader, self._classes, b"")(cls())
-            name, default = source.bind("PACKED", packed), source.bind("DEFAULT", cls())
+    def _fields(self, source: Source, writer: Record, reader: Record, record: str) -> None:
+        """Emit code that reads the fields and makes the record."""
+        wanted = {field.name: field for field in reader.fields}
+        given = []
+        for field in writer.fields:
+            value = source.name("x")
+            target = wanted.get(field.name)
+            self._value(source, field.type, target.type if target else field.type, value)
+            if target:
+                given.append(f"{field.name}={value}")
+        name = source.bind("Class", self._classes[reader.short_name])
+        source.line(f"{record} = {name}({', '.join(given)})")
+
+    def _nested(self, source: Source, writer: Record, reader: Record, value: str) -> None:
+        if writer.name in REMEMBERED:
+            recent = source.bind("recent", Recent(self.function(writer, reader)))
+            source.line(f"{value}, at = {recent}(data, at)")
+        elif writer is reader and all(field.has_default for field in reader.fields):
+            # A short way for records that are often all defaults: Avro bytes are prefix-free.
+            default = self._classes[reader.short_name]()
+            packed = compile_encoder(reader, self._classes, b"")(default)
+            name = source.bind("PACKED", packed)
             with source.block(f"if data.startswith({name}, at)"):
-                source.line(f"return {default}, at + {len(packed)}")
+                source.line(f"{value} = {source.bind('DEFAULT', default)}")
+                source.line(f"at += {len(packed)}")
+            with source.block("else"):
+                self._fields(source, writer, reader, value)
+        else:
+            self._fields(source, writer, reader, value)
 
     def _value(self, source: Source, writer: AvroType, reader: AvroType, value: str) -> None:
         """Emit code that reads a `writer` value into the variable `value` as `reader` sees it."""
@@ -111,16 +127,20 @@ class _Decoder:
             raise SchemaFileError(f"the codec does not read {writer}")
 
     def _sized(self, source: Source, writer: str, value: str) -> None:
-        decode = ".decode()" if writer == "string" else ""
+        decode, empty = (".decode()", "''") if writer == "string" else ("", "b''")
         source.line("n = data[at]")
         with source.block("if n & 129"):  # more than one byte, or negative
             source.line("n, at = read_size(data, at)")
             source.line("end = at + n")
+            source.line(f"{value} = data[at:end]{decode}")
+            source.line("at = end")
+        with source.block("elif n"):
+            source.line("end = at + ENDS[n]")
+            source.line(f"{value} = data[at + 1:end]{decode}")
+            source.line("at = end")
         with source.block("else"):
+            source.line(f"{value} = {empty}")
             source.line("at += 1")
-            source.line("end = at + (n >> 1)")
-        source.line(f"{value} = data[at:end]{decode}")
-        source.line("at = end")
 
     def _enumeration(
         self, source: Source, writer: Enumeration, reader: Enumeration, value: str
@@ -187,9 +207,3 @@ class _Decoder:
                 source.line(f"{value} = None")
         with source.block("else"):
             source.line("raise Refused")
-
-    def _nested(self, source: Source, writer: Record, reader: Record, value: str) -> None:
-        if writer.name not in self._done:
-            self._done[writer.name] = self.record(writer, reader)
-        name = source.bind("decode_nested", self._done[writer.name])
-        source.line(f"{value}, at = {name}(data, at)")

@@ -27,31 +27,36 @@ def compile_encoder(
     schema: Record, classes: Mapping[str, type], head: bytes
 ) -> Callable[[Any], bytes]:
     """The encoder of a record schema; every result starts with `head`."""
-    return _Encoder(classes).record(schema, head)
+    return _Encoder(classes).function(schema, head)
 
 
 class _Encoder:
     def __init__(self, classes: Mapping[str, type]) -> None:
         self._classes = classes
-        self._done: dict[str, Callable[[Any], bytes]] = {}
 
-    def record(self, schema: Record, head: bytes = b"") -> Callable[[Any], bytes]:
-        namespace: dict[str, object] = {
-            "Refused": wire.Refused,
-            "SMALL": wire.SMALL,
-            "pack_varint": wire.pack_varint,
-            "pack_long": wire.pack_long,
-            "pack_int": wire.pack_int,
-        }
-        source = Source(namespace)
-        pieces: list[str] = [source.bind("HEAD", head)] if head else []
+    def function(self, schema: Record, head: bytes) -> Callable[[Any], bytes]:
+        source = Source(
+            {
+                "Refused": wire.Refused,
+                "SMALL": wire.SMALL,
+                "pack_varint": wire.pack_varint,
+                "pack_long": wire.pack_long,
+                "pack_int": wire.pack_int,
+                "pack_double": wire.DOUBLE.pack,
+            }
+        )
         with source.block("def encode(record)"):
-            for field in schema.fields:
-                value = source.name("x")
-                source.line(f"{value} = record.{field.name}")
-                pieces += self._value(source, field.type, value)
+            pieces = [source.bind("HEAD", head), *self._fields(source, schema, "record")]
             source.line(f"return b''.join(({', '.join(pieces)},))")
         return source.build("encode", f"<encoder of {schema.name}>")
+
+    def _fields(self, source: Source, schema: Record, record: str) -> list[str]:
+        pieces: list[str] = []
+        for field in schema.fields:
+            value = source.name("x")
+            source.line(f"{value} = {record}.{field.name}")
+            pieces += self._value(source, field.type, value)
+        return pieces
 
     def _value(self, source: Source, schema: AvroType, value: str) -> list[str]:
         """Emit checks of `value`; return expressions for its bytes, in order."""
@@ -66,15 +71,20 @@ class _Encoder:
         if isinstance(schema, Union):
             return [self._optional(source, schema, value)]
         if isinstance(schema, Record):
-            return [self._nested(source, schema, value)]
+            self._check(source, value, source.bind("Class", self._classes[schema.short_name]))
+            return self._fields(source, schema, value)
         raise SchemaFileError(f"the codec does not write {schema}")
 
     def _primitive(self, source: Source, name: str, value: str) -> list[str]:
         if name == "string":
             self._check(source, value, "str")
             packed, size = source.name("b"), source.name("n")
-            source.line(f"{packed} = {value}.encode()")
-            source.line(f"{size} = len({packed})")
+            with source.block(f"if {value}"):
+                source.line(f"{packed} = {value}.encode()")
+                source.line(f"{size} = len({packed})")
+            with source.block("else"):
+                source.line(f"{packed} = b''")
+                source.line(f"{size} = 0")
             return [_size(size), packed]
         if name not in _PYTHON_TYPES:
             raise SchemaFileError(f"the codec does not write {name}")
@@ -86,7 +96,7 @@ class _Encoder:
         if name == "boolean":
             return [f"b'\\1' if {value} else b'\\0'"]
         if name == "double":
-            return [f"{source.bind('DOUBLE', wire.DOUBLE.pack)}({value})"]
+            return [f"pack_double({value})"]
         return [f"SMALL[{value}] if 0 <= {value} < 1024 else pack_{name}({value})"]
 
     def _check(self, source: Source, value: str, python_type: str) -> None:
@@ -145,14 +155,12 @@ class _Encoder:
             source.line(f"{packed} = {wire.SMALL[null]!r}")
         with source.block("else"):
             pieces = self._value(source, other, value)
-            source.line(f"{packed} = b''.join(({wire.SMALL[branch]!r}, {', '.join(pieces)}))")
+            head = wire.SMALL[branch]
+            if len(pieces) == 1:
+                source.line(f"{packed} = {head!r} + ({pieces[0]})")
+            else:
+                source.line(f"{packed} = b''.join(({head!r}, {', '.join(pieces)}))")
         return packed
-
-    def _nested(self, source: Source, schema: Record, value: str) -> str:
-        self._check(source, value, source.bind("Class", self._classes[schema.short_name]))
-        if schema.name not in self._done:
-            self._done[schema.name] = self.record(schema)
-        return f"{source.bind('encode_nested', self._done[schema.name])}({value})"
 
 
 def _size(name: str) -> str:

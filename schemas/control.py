@@ -68,7 +68,8 @@ class ClockTick(PartitionControl, frozen=True, kw_only=True, gc=False):
 
 
 class StallSuspected(RunControl, frozen=True, kw_only=True, gc=False):
-    """A verdict of the monitor on one attempt, with its evidence. One-shot by (step, epoch, verdict).
+    """A verdict of the monitor on one attempt, with its evidence. One-shot by (step, epoch,
+    verdict).
 
     `events_offset`: the monitor had read the events up to here (exclusive).
     `heartbeats_at_ms`: append time of the last heartbeat record it had read.
@@ -132,9 +133,9 @@ class RunRestored(RunControl, frozen=True, kw_only=True, gc=False):
 class Policy(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Settings that decide anything, in the log so that every fold agrees. Times in milliseconds.
 
-    `queues` lists what plans may name. `schemas` lists fingerprints of event schemas in force (empty:
-    all that the code's built-in contract has); `mac_keys` the ids of MAC keys in force (empty: any
-    key that the settings have).
+    `queues` lists what plans may name. `schemas` lists fingerprints of event schemas in force
+    (empty: all that the code's built-in contract has); `mac_keys` the ids of MAC keys in force
+    (empty: any key that the settings have).
     """
 
     queues: tuple[str, ...] = ("default",)

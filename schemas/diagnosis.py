@@ -1,7 +1,7 @@
 """Says where a record or its bytes are wrong, after the compiled codec has refused them.
 
-Slow on purpose: it walks the schema beside the value and keeps the path. The bounds are those of the
-compiled code, so it too allocates nothing for a count or length that the bytes cannot hold.
+Slow on purpose: it walks the schema beside the value and keeps the path. The bounds are those of
+the compiled code, so it too allocates nothing for a count or length that the bytes cannot hold.
 """
 
 from __future__ import annotations

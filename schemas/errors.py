@@ -2,8 +2,8 @@
 
 `EncodeError`, `ValueRefusedError`: the caller's own record or value; fix it, a retry cannot help.
 `DecodeError`: the sender's bytes; dead-letter the record, a retry cannot help.
-`KeyMissing`, `SchemaMissing`: this process lacks what the policy has in force; stop, never refuse the
-event; configure or upgrade the process and go on from the same offset.
+`KeyMissing`, `SchemaMissing`: this process lacks what the policy has in force; stop, never refuse
+the event; configure or upgrade the process and go on from the same offset.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ class ContractError(Exception):
 
 
 class EncodeError(ContractError, ValueError):
-    """A record that cannot be encoded. `path` leads to the value from the record (`plan.steps[2].name`)."""
+    """A record that cannot be encoded. `path` leads to the value from the record
+    (`plan.steps[2].name`).
+    """
 
     def __init__(self, kind: str, path: str, detail: str) -> None:
         super().__init__(f"{kind}.{path}: {detail}" if path else f"{kind}: {detail}")
@@ -61,7 +63,9 @@ class DecodeError(ContractError, ValueError):
 
 
 class ValueRefusedError(ContractError, ValueError):
-    """A context value, or its bytes, outside the MessagePack profile. `path` leads to it (`a.b[3]`)."""
+    """A context value, or its bytes, outside the MessagePack profile. `path` leads to it
+    (`a.b[3]`).
+    """
 
     def __init__(self, path: str, detail: str) -> None:
         super().__init__(f"{path or 'value'}: {detail}")
@@ -88,6 +92,7 @@ class SchemaMissing(ContractError):  # noqa: N818 - names a condition that stops
 
     def __init__(self, fingerprint: bytes) -> None:
         super().__init__(
-            f"schema {fingerprint.hex()} is in force but unknown to this code: upgrade it and restart"
+            f"schema {fingerprint.hex()} is in force but unknown to this code: "
+            "upgrade it and restart"
         )
         self.fingerprint = fingerprint

@@ -8,7 +8,8 @@ Fields that every run event has:
 * `reply_to`: address on the control topic for the answer, or empty when none is wanted.
 
 `step`, `epoch` and `attempt` name an attempt: a managed step reports the epoch of its handoff and
-attempt 0; a step that its service runs by itself reports epoch 0 and its own growing attempt number.
+attempt 0; a step that its service runs by itself reports epoch 0 and its own growing attempt
+number.
 """
 
 from __future__ import annotations

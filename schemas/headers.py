@@ -8,7 +8,8 @@ SEQUENCE: Final = "dalsegno-seq"
 """20 bytes, big-endian: int64 source offset, uint32 index, int64 dense count. On every output."""
 
 SOURCE: Final = "dalsegno-source"
-"""4 bytes, big-endian: source partition. On answers and fault reports, whose key is not the run's."""
+"""4 bytes, big-endian: source partition. On answers and fault reports, whose key is not the run's.
+"""
 
 MAC: Final = "dalsegno-mac"
 """ASCII key id, a colon, and 32 raw bytes. On control kinds of the events topic."""

@@ -56,7 +56,8 @@ class Intake:
         schemas: tuple[bytes, ...] = (),
         mac_keys: tuple[str, ...] = (),
     ) -> RunEvent | ControlEvent | Refusal:
-        """The event, or why it is none. `schemas`, `mac_keys`: the policy's lists, empty for all known.
+        """The event, or why it is none. `schemas`, `mac_keys`: the policy's lists, empty for all
+        known.
 
         Raises `KeyMissing` or `SchemaMissing` when the policy lists what this process lacks: the
         partition stops at this record.
@@ -73,7 +74,7 @@ class Intake:
                 return event
             if isinstance(event, RunControl):
                 run_id = event.run_id
-            self._control(partition, key, value, headers, event, mac_keys)
+            self._control(partition, key, value, found=headers, event=event, mac_keys=mac_keys)
         except DecodeError as error:
             return Refusal(error.fault, str(error), run_id, codec.kind_of(value))
         return event  # type: ignore[return-value]  # _control refuses every other class
@@ -83,7 +84,8 @@ class Intake:
         partition: int,
         key: bytes | None,
         value: bytes,
-        headers: Headers,
+        *,
+        found: Headers,
         event: object,
         mac_keys: tuple[str, ...],
     ) -> None:
@@ -91,7 +93,7 @@ class Intake:
             raise DecodeError(
                 Fault.NOT_AN_EVENT, f"{type(event).__name__} does not belong on the events topic"
             )
-        self._verify(partition, value, headers, mac_keys)
+        self._verify(partition, value, found, mac_keys)
         if isinstance(event, RunControl):
             self._run_key(partition, key, event.run_id)
         elif isinstance(event, PartitionControl) and event.partition != partition:

@@ -15,7 +15,8 @@ class Held(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Heartbeat(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One record per worker, partition and interval, for all that the worker holds of the partition.
+    """One record per worker, partition and interval, for all that the worker holds of the
+    partition.
 
     A producer without the SDK may send one record per step. `attempt` as in the events.
     """

@@ -58,7 +58,8 @@ class Keyring:
         value: bytes,
         in_force: tuple[str, ...] = (),
     ) -> str:
-        """The id of the key that signed. `in_force`: ids that the policy lists; empty, all in the ring.
+        """The id of the key that signed. `in_force`: ids that the policy lists; empty, all in the
+        ring.
 
         Raises `DecodeError` (unknown_mac_key, bad_mac), or `KeyMissing` for a key that is in force
         and not in the ring.

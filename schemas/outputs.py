@@ -1,4 +1,6 @@
-"""Records that the service writes: handoffs, answers, transitions, escalations, claims, dead letters."""
+"""Records that the service writes: handoffs, answers, transitions, escalations, claims, dead
+letters.
+"""
 
 from __future__ import annotations
 
@@ -82,9 +84,9 @@ class JournalEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class Handoff(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Gives one attempt of a step to a worker. Headers carry its sequence.
 
-    `inputs` is a MessagePack map of exactly the fields that the step may read. `recovery_key` is the
-    same for every attempt; effect keys derive from it. `start_by_ms`: the step may start only while
-    the append time of its `StepStarted` is below this. `save`: what the attempt before kept.
+    `inputs` is a MessagePack map of exactly the fields that the step may read. `recovery_key` is
+    the same for every attempt; effect keys derive from it. `start_by_ms`: the step may start only
+    while the append time of its `StepStarted` is below this. `save`: what the attempt before kept.
     """
 
     run_id: str
@@ -142,8 +144,8 @@ class StepChange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class Transition(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The audit record of one event or timer. Key: the run id.
 
-    `cause` is the event's kind, or `timer:<name>`; `cause_offset` its offset (of the event that moved
-    the clock, for a timer). `diff` is a MessagePack map {"added": {...}, "changed": {...},
+    `cause` is the event's kind, or `timer:<name>`; `cause_offset` its offset (of the event that
+    moved the clock, for a timer). `diff` is a MessagePack map {"added": {...}, "changed": {...},
     "removed": [...]} by path, secret values masked; empty when the context did not change.
     """
 

@@ -66,7 +66,8 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     `max_attempts` counts attempts that started and failed by the step's own word (first one
     included); `max_infra_attempts` counts attempts lost to timeouts, workers and dependencies.
-    Delay before attempt n: full jitter below `min(max_ms, initial_ms * (factor_percent/100)^(n-1))`.
+    Delay before attempt n: full jitter below `min(max_ms, initial_ms *
+    (factor_percent/100)^(n-1))`.
     """
 
     max_attempts: int = 3
@@ -109,7 +110,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Steps and the rules that hold for all of them.
 
     `secrets` names context fields whose values never leave events, changelog and handoffs.
-    `gates`: a run that carries one of these risk flags starts no further step until a person agrees.
+    `gates`: a run that carries one of these risk flags starts no further step until a person
+    agrees.
     """
 
     steps: tuple[StepPlan, ...]

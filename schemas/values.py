@@ -1,10 +1,11 @@
 """Context values and their bytes: the contract's MessagePack profile, strict in both directions.
 
-A value is null, a boolean, an integer of 64 bits, a float (NaN and infinities included), text, bytes,
-a UTC time to the microsecond, a list of values, or a map from text to value. Everything else is refused
-with its path: a tuple or set that would come back as a list, a number that would lose digits, a time
-without a zone, keys that would merge (`1` and `True`), text that is not Unicode. What is packed comes
-back equal and of the same type; a time in another zone comes back as the same instant in UTC.
+A value is null, a boolean, an integer of 64 bits, a float (NaN and infinities included), text,
+bytes, a UTC time to the microsecond, a list of values, or a map from text to value. Everything else
+is refused with its path: a tuple or set that would come back as a list, a number that would lose
+digits, a time without a zone, keys that would merge (`1` and `True`), text that is not Unicode.
+What is packed comes back equal and of the same type; a time in another zone comes back as the same
+instant in UTC.
 
 Unpacking takes all bytes or refuses. Two values are the same when their packed bytes are: Python's
 `==` takes `1`, `1.0` and `True` for equal and NaN for different.
@@ -21,7 +22,7 @@ from dalsegno.schemas.errors import ValueRefusedError
 from dalsegno.schemas.values_scan import scan
 
 Value: TypeAlias = (
-    "None | bool | int | float | str | bytes | datetime | list[Value] | dict[str, Value]"
+    "bool | int | float | str | bytes | datetime | list[Value] | dict[str, Value] | None"
 )
 
 DEPTH_MAX: Final = 64

@@ -1,12 +1,13 @@
 """Avro's binary primitives, as the compiled codecs use them. Source: Avro 1.12 specification.
 
 Reading functions take the data and a position and return a value and the next position. They raise
-`IndexError` past the end and `Refused` for what is malformed; `dalsegno.schemas.diagnosis` then says
-where.
+`IndexError` past the end and `Refused` for what is malformed; `dalsegno.schemas.diagnosis` then
+says where.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
 from struct import Struct
 from typing import Final
 
@@ -19,8 +20,12 @@ INT_MIN: Final = -(2**31)
 INT_MAX: Final = 2**31 - 1
 
 _VARINT_BITS: Final = 63  # the tenth byte of a 64-bit varint starts at this bit
-_MS_LOW: Final = 1 << 35  # six-byte varints: all Unix milliseconds from 1970-07 to 2039
-_MS_HIGH: Final = 1 << 42
+# Unix milliseconds from 1970-07 to 2039 take six bytes. Their upper four change every eight
+# seconds, so a short memory of them saves most of the work that Python's large integers make.
+_MS_LOW: Final = 1 << 34
+_MS_HIGH: Final = 1 << 41
+_MS_BYTES: Final = 6
+_LOW_BITS: Final = 14
 
 
 class Refused(Exception):  # noqa: N818 - never leaves the codec, which turns it into a typed error
@@ -29,17 +34,6 @@ class Refused(Exception):  # noqa: N818 - never leaves the codec, which turns it
 
 def pack_varint(z: int) -> bytes:
     """An unsigned number below 2**64 as a varint."""
-    if _MS_LOW <= z < _MS_HIGH:
-        return bytes(
-            (
-                z & 127 | 128,
-                z >> 7 & 127 | 128,
-                z >> 14 & 127 | 128,
-                z >> 21 & 127 | 128,
-                z >> 28 & 127 | 128,
-                z >> 35,
-            )
-        )
     out = bytearray()
     while z > 127:
         out.append(z & 127 | 128)
@@ -52,10 +46,32 @@ SMALL: Final = tuple(pack_varint(n << 1) for n in range(1024))
 """Zigzag varints of 0 to 1023: also the lengths of short texts and the counts of small arrays."""
 ZIGZAG: Final = tuple(n >> 1 ^ -(n & 1) for n in range(128))
 """The signed number that each single byte stands for."""
+ENDS: Final = tuple(1 + (n >> 1) for n in range(128))
+"""How far a text or bytes reaches whose length is that single byte."""
+
+
+_LOW: Final = tuple(bytes((z & 127 | 128, z >> 7 | 128)) for z in range(1 << _LOW_BITS))
+
+
+@lru_cache(maxsize=256)
+def _pack_upper(upper: int) -> bytes:
+    """The last four bytes of a six-byte varint, from what is above its lowest 14 bits."""
+    return pack_varint(upper)
+
+
+@lru_cache(maxsize=256)
+def _read_upper(data: bytes) -> int:
+    """The inverse, shifted to its place in the signed number; -1 if the varint does not end there."""
+    a, b, c, d = data
+    if d > 127 or a & b & c < 128:
+        return -1
+    return ((a & 127) | (b & 127) << 7 | (c & 127) << 14 | d << 21) << _LOW_BITS - 1
 
 
 def pack_long(n: int) -> bytes:
     """A signed 64-bit number; `Refused` beyond."""
+    if _MS_LOW <= n < _MS_HIGH:
+        return _LOW[n << 1 & 0x3FFF] + _pack_upper(n >> _LOW_BITS - 1)
     if LONG_MIN <= n <= LONG_MAX:
         return pack_varint(n << 1 if n >= 0 else ~n << 1 | 1)
     raise Refused
@@ -70,6 +86,15 @@ def pack_int(n: int) -> bytes:
 
 def read_long(data: bytes, at: int) -> tuple[int, int]:
     """A signed 64-bit number."""
+    byte = data[at]
+    if byte > 127 and not byte & 1 and len(data) >= at + _MS_BYTES and data[at + 1] > 127:
+        upper = _read_upper(data[at + 2 : at + _MS_BYTES])
+        if upper >= 0:
+            return upper + ((byte & 127 | (data[at + 1] & 127) << 7) >> 1), at + _MS_BYTES
+    return _read_varint(data, at)
+
+
+def _read_varint(data: bytes, at: int) -> tuple[int, int]:
     byte = data[at]
     at += 1
     z = byte & 127
