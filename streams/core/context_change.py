@@ -15,7 +15,7 @@ from dalsegno.streams.core.context_errors import (
 )
 from dalsegno.streams.core.context_field import Field
 from dalsegno.streams.core.context_merge import merge
-from dalsegno.streams.core.context_ops import Op, Undo, apply_inside
+from dalsegno.streams.core.context_ops import Op, Undo, apply_inside, child
 from dalsegno.streams.core.context_store import Store
 from dalsegno.streams.core.context_values import Path, Value, pack, text_bytes, trusted
 from dalsegno.streams.core.context_view import View
@@ -266,11 +266,9 @@ class ContextChange(View):
         if len(path) == 1:
             return self.packed(path[0])
         value: Value = state.holder()[0] if isinstance(state, Field) else trusted(state)
-        for part in path[1:]:
-            if (isinstance(value, dict) and isinstance(part, str) and part in value) or (
-                isinstance(value, list) and isinstance(part, int) and part < len(value)
-            ):
-                value = value[part]
-            else:
-                return None
+        try:
+            for i, part in enumerate(path[1:], 1):
+                value = child(value, part, path[: i + 1])
+        except DeltaError:
+            return None
         return pack(value)

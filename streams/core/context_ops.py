@@ -165,13 +165,13 @@ def apply_inside(holder: list[Value], op: Op, undo: Undo) -> Effect:
     path: Path = (0, *op.path[1:])
     parent: Value = holder
     for at in range(len(path) - 1):
-        parent = _child(parent, path[at], op.path[: at + 1])
+        parent = child(parent, path[at], op.path[: at + 1])
     key = path[-1]
     if op.kind == "set":
         return _set(parent, key, op, undo)
     if op.kind == "del":
         return _del(parent, key, op, undo)
-    target = _child(parent, key, op.path)
+    target = child(parent, key, op.path)
     if op.kind == "cat":
         if not isinstance(target, str) or not isinstance(op.operand, str):
             raise DeltaError(pointer(op.path), "cat appends to a text, and there is none")
@@ -188,7 +188,8 @@ def apply_inside(holder: list[Value], op: Op, undo: Undo) -> Effect:
     return _splice(target, op.place, op.span, op, undo)
 
 
-def _child(parent: Value, key: str | int, path: Path) -> Value:
+def child(parent: Value, key: str | int, path: Path) -> Value:
+    """What stands at `key` in a map or list; `path` leads to it. Raises `DeltaError`."""
     if isinstance(parent, dict):
         if isinstance(key, str) and key in parent:
             return parent[key]
@@ -206,7 +207,7 @@ def _set(parent: Value, key: str | int, op: Op, undo: Undo) -> Effect:
         header = header_bytes(len(parent) + 1) - header_bytes(len(parent))
         parent[key] = op.operand
         return Effect(header + text_bytes(key) + len(op.packed), added=True)
-    old = _child(parent, key, op.path)
+    old = child(parent, key, op.path)
     packed_old = pack(old)
     if packed_old == op.packed:
         return Effect(0, same=True)
@@ -219,7 +220,7 @@ def _set(parent: Value, key: str | int, op: Op, undo: Undo) -> Effect:
 def _del(parent: Value, key: str | int, op: Op, undo: Undo) -> Effect:
     if not isinstance(parent, dict):
         raise DeltaError(pointer(op.path), "del takes away a map key")
-    old = _child(parent, key, op.path)
+    old = child(parent, key, op.path)
     assert isinstance(key, str)
     undo.torn = True
     header = header_bytes(len(parent) - 1) - header_bytes(len(parent))
