@@ -2,7 +2,9 @@
 
 import os
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -67,3 +69,25 @@ def command_of(pid: int) -> str:
         ["ps", "-o", "command=", "-p", str(pid)], capture_output=True, check=False
     )
     return found.stdout.decode("utf-8", "replace")
+
+
+def pid_in(pidfile: Path) -> int | None:
+    """The pid that a guard wrote, whether that process lives or not."""
+    with suppress(OSError, ValueError):
+        return int(pidfile.read_text())
+    return None
+
+
+def await_predecessor(pidfile: Path, words: str, limit_s: float = 10.0) -> int | None:
+    """Wait until the child of an owner that was killed has ended; its pid if it lives on.
+
+    Pids are used again, so only a process whose command line holds `words` is that child. A guard
+    ends it within 6 s.
+    """
+    pid = pid_in(pidfile)
+    limit = time.monotonic() + limit_s
+    while pid is not None and words in command_of(pid):
+        if time.monotonic() > limit:
+            return pid
+        time.sleep(0.05)
+    return None

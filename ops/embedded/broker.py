@@ -22,7 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from dalsegno.ops.embedded.claim import broker_pid, claim
+from dalsegno.ops.embedded.claim import PID_FILE, claim
 from dalsegno.ops.embedded.errors import EmbeddedKafkaError, PortTakenError, StartFailedError
 from dalsegno.ops.embedded.jars import KAFKA_VERSION, find_jars
 from dalsegno.ops.embedded.java import find_java
@@ -30,7 +30,7 @@ from dalsegno.ops.embedded.jvm import Jvm
 from dalsegno.ops.embedded.ports import answers_kafka, free_ports, is_free
 from dalsegno.ops.embedded.properties import broker_properties, write_properties
 from dalsegno.ops.embedded.topics import create_topics
-from dalsegno.ops.guard import spawn_guarded
+from dalsegno.ops.guard import pid_in, spawn_guarded
 
 _LOG_BYTES_MAX = 10_000_000
 _ATTEMPTS = 3
@@ -73,13 +73,13 @@ class EmbeddedKafka:
     @property
     def pid(self) -> int:
         """Java's own pid, for tests that kill or stop it."""
-        pid = broker_pid(self.data)
+        pid = pid_in(self.data / PID_FILE)
         if pid is None:
             raise EmbeddedKafkaError("the embedded broker has no process yet: call start() first")
         return pid
 
     @property
-    def running(self) -> bool:
+    def alive(self) -> bool:
         """Whether Java is alive."""
         return self._guard is not None and self._guard.poll() is None
 
@@ -94,7 +94,7 @@ class EmbeddedKafka:
         With `write_archive` the next clean stop writes a class archive there (10 s more).
         Raises DataInUseError, PortTakenError or StartFailedError.
         """
-        if self.running:
+        if self.alive:
             return self
         (self.data / "log").mkdir(parents=True, exist_ok=True)
         if self._lock is None:
@@ -119,7 +119,7 @@ class EmbeddedKafka:
             self._format(properties)
             command = self.jvm.command("kafka.Kafka", str(properties), write_archive=write_archive)
             with self.log.open("ab") as log:
-                self._guard = spawn_guarded(command, self.data / "java.pid", log)
+                self._guard = spawn_guarded(command, self.data / PID_FILE, log)
             if self._answers(port, timeout_s):
                 (self.data / "port").write_text(str(port))
                 self.port = port
@@ -153,8 +153,8 @@ class EmbeddedKafka:
 
     def _answers(self, port: int, timeout_s: float) -> bool:
         limit = time.monotonic() + timeout_s
-        while time.monotonic() < limit and self.running:
-            if answers_kafka(port) and self.running:
+        while time.monotonic() < limit and self.alive:
+            if answers_kafka(port) and self.alive:
                 return True
             time.sleep(0.05)
         return False
@@ -165,7 +165,7 @@ class EmbeddedKafka:
         if guard is None:
             return
         limit = time.monotonic() + _KILL_S_MAX
-        while guard.poll() is None and broker_pid(self.data) is None:
+        while guard.poll() is None and pid_in(self.data / PID_FILE) is None:
             if time.monotonic() > limit:  # a guard that never wrote a pid has no child to kill
                 guard.kill()
             time.sleep(0.01)

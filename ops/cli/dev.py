@@ -1,0 +1,39 @@
+"""`dalsegno dev`: a Kafka and an engine on this machine, in one command."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dalsegno.ops.cli.failures import CommandError, Unavailable
+from dalsegno.ops.dev.env import DATA_FOLDER
+
+
+def dev(
+    *,
+    folder: Annotated[Path, typer.Option(help="Data; the next start goes on from it")] = Path(
+        DATA_FOLDER
+    ),
+    port: Annotated[int, typer.Option(help="Port of Kafka; 0: the last one, or any")] = 0,
+    engines: Annotated[int, typer.Option(min=1, max=16, help="How many engines")] = 1,
+    partitions: Annotated[int, typer.Option(min=1, max=256, help="Of new topics")] = 4,
+    worker: Annotated[
+        list[str] | None, typer.Option(metavar="MODULE:FLOW", help="Also run a worker of this flow")
+    ] = None,
+    prefix: Annotated[str, typer.Option(help="Prefix of the topics")] = "dalsegno",
+) -> None:
+    """Run an embedded Kafka and engines until Ctrl-C; what ends is started again.
+
+    Makes topics and a MAC key. Other commands in the same folder find it by themselves.
+    """
+    from dalsegno.ops.cli.topics_create import create_for_dev
+    from dalsegno.ops.dev.child import ChildStuckError
+    from dalsegno.ops.dev.supervise import DevError, DevPlan, run_dev
+
+    plan = DevPlan(folder, port or None, engines, partitions, tuple(worker or ()), prefix)
+    try:
+        run_dev(plan, create_for_dev, lambda line: print(f"dalsegno: {line}", flush=True))
+    except ChildStuckError as error:
+        raise Unavailable(str(error)) from error
+    except DevError as error:
+        raise CommandError(str(error)) from error

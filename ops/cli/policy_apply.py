@@ -1,0 +1,83 @@
+"""`dalsegno policy apply`: change the settings in the log that decide about runs."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dalsegno.ops.cli.failures import Refused, Unavailable, UsageFault
+from dalsegno.ops.cli.in_force import read_in_force
+from dalsegno.ops.cli.render import print_table
+from dalsegno.ops.cli.settings import read_settings
+from dalsegno.schemas.control import Policy
+from dalsegno.streams.engine.settings import EngineSettings
+
+
+def apply(
+    file: Annotated[Path, typer.Argument(help="TOML or JSON; what it leaves out stays as it is")],
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask")] = False,
+) -> None:
+    """Append the policy of a file to every partition."""
+    from dalsegno.ops.kafka.in_force import policy_of
+    from dalsegno.ops.kafka.writer import AppendError, Writer
+    from dalsegno.ops.policy_file import PolicyFileError, changes, load_policy
+    from dalsegno.schemas.control import PolicySet
+
+    settings = read_settings()
+    found = read_in_force(settings, PolicySet)
+    try:
+        wanted = {each.partition: load_policy(file, policy_of(each)) for each in found}
+    except PolicyFileError as error:
+        raise UsageFault(str(error)) from error
+    for policy in dict.fromkeys(wanted.values()):
+        _check(settings, policy)
+    rows = [
+        (each.partition, *change)
+        for each in found
+        for change in changes(policy_of(each), wanted[each.partition])
+    ]
+    changed = [each for each in found if any(row[0] == each.partition for row in rows)]
+    print_table(("partition", "setting", "before", "after"), rows, "nothing changes")
+    if not changed or not (yes or typer.confirm("append this to the log?")):
+        return
+    writer = Writer(settings)
+    for each in changed:
+        event = PolicySet(
+            source="cli",
+            partition=each.partition,
+            number=each.next_number,
+            policy=wanted[each.partition],
+        )
+        try:
+            writer.append_control(event)
+        except AppendError as error:
+            raise Unavailable(f"{error} (partitions before {each.partition} have it)") from error
+    print(f"appended to {len(changed)} partition(s)")
+
+
+def _check(settings: EngineSettings, policy: Policy) -> None:
+    """A policy may name only what exists: a queue's topic, a key, a schema come first."""
+    from dalsegno.ops.kafka.reader import Reader, ReadError
+    from dalsegno.schemas.registry import registry
+
+    missing = [key for key in policy.mac_keys if key not in settings.keyring]
+    if missing:
+        raise Refused(
+            f"MAC key {missing[0]!r} is not in DALSEGNO_MAC_KEYS: add it everywhere first"
+        )
+    unknown = [s.hex() for s in policy.schemas if s not in registry().by_fingerprint]
+    if unknown:
+        raise Refused(f"schema {unknown[0]} is unknown to this code: upgrade first")
+    if not policy.queues:
+        raise Refused("a policy without a queue would refuse every plan")
+    with Reader(settings) as reader:
+        wanted = reader.partitions(settings.topics.events)
+        for queue in policy.queues:
+            try:
+                found = reader.partitions(settings.topics.queue(queue))
+            except ReadError as error:
+                raise Refused(
+                    f"queue {queue!r} has no topic: run `dalsegno topics create --queue {queue}`"
+                ) from error
+            if found != wanted:
+                raise Refused(f"queue {queue!r} has {found} partitions, the events {wanted}")

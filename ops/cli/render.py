@@ -1,0 +1,75 @@
+"""What commands print: a table for people, JSON for programs; progress goes to standard error."""
+
+import base64
+import datetime as dt
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+
+Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
+
+
+def plain(value: object) -> Json:
+    """Any value of ours as JSON: bytes as base64, times as ISO 8601, NaN and infinities as text."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if value is None or isinstance(value, bool | int | float | str):
+        return str(value) if isinstance(value, str) else value
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, dt.datetime):
+        return value.isoformat()
+    if isinstance(value, Mapping):
+        return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, msgspec.Struct):
+        return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
+    if isinstance(value, Iterable):
+        return [plain(each) for each in value]
+    raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+def print_json(value: object) -> None:
+    """One JSON document on standard output."""
+    print(msgspec.json.format(msgspec.json.encode(plain(value)), indent=2).decode())
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], empty: str) -> None:
+    """Rows under their columns, or the sentence `empty` when there are none."""
+    console = Console()
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*(str(cell) for cell in row))
+    console.print(table if table.row_count else empty, highlight=False, markup=not table.row_count)
+
+
+def when(at_ms: int) -> str:
+    """Unix milliseconds as UTC text, or a dash for none."""
+    if not at_ms:
+        return "-"
+    return dt.datetime.fromtimestamp(at_ms / 1000, dt.UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+
+
+def progress_bar() -> Progress:
+    """A bar on standard error that vanishes when done; silent where nobody watches."""
+    console = Console(stderr=True)
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )

@@ -1,0 +1,118 @@
+"""Find the engines through the owners topic, and ask them over HTTP."""
+
+import http.client
+import urllib.parse
+from collections.abc import Iterator
+
+import msgspec
+
+from dalsegno.ops.http import http_get
+from dalsegno.ops.kafka.reader import Reader
+from dalsegno.schemas import codec
+from dalsegno.schemas.errors import DecodeError
+from dalsegno.schemas.outputs import Claim
+from dalsegno.streams.engine.settings import EngineSettings
+
+_ANSWER_S = 10.0
+
+
+class EngineError(Exception):
+    """No engine gave an answer. The message says what to do."""
+
+
+class NoSuchRunError(Exception):
+    """The owner of its partition does not know the run."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(f"no run {run_id}: see `dalsegno runs`")
+
+
+def claims(settings: EngineSettings) -> dict[int, Claim]:
+    """The newest claim of each partition. Raises ReadError."""
+    found: dict[int, Claim] = {}
+    with Reader(settings) as reader:
+        for partition in range(reader.partitions(settings.topics.owners)):
+            for record in reader.read(settings.topics.owners, partition):
+                try:
+                    claim = codec.decode(record.value or b"")
+                except DecodeError:
+                    continue  # a tombstone, or a claim of newer code: its owner is asked by others
+                if isinstance(claim, Claim):
+                    found[claim.partition] = claim
+    return found
+
+
+class Engines:
+    """All engines that own a partition. `urls`: base addresses without a slash at the end."""
+
+    def __init__(self, urls: list[str]) -> None:
+        self.urls = urls
+
+    @classmethod
+    def find(cls, settings: EngineSettings) -> "Engines":
+        """From the owners topic. Raises ReadError, or EngineError when nobody ever claimed."""
+        urls = {claim.url.rstrip("/") for claim in claims(settings).values() if claim.url}
+        if not urls:
+            raise EngineError("no engine has claimed a partition yet: start `dalsegno engine`")
+        return cls(sorted(urls))
+
+    def run(self, run_id: str) -> dict[str, object]:
+        """The run as its owner sees it. Raises NoSuchRunError, EngineError."""
+        status, body = self._any(f"/runs/{urllib.parse.quote(run_id, safe='')}")
+        if status == http.client.NOT_FOUND:
+            raise NoSuchRunError(run_id)
+        return _object(status, body)
+
+    def runs(self, state: str, flow: str, limit: int) -> list[dict[str, object]]:
+        """Runs of all partitions, newest change first. Raises EngineError when none answers."""
+        query = urllib.parse.urlencode(
+            {k: v for k, v in (("state", state), ("flow", flow), ("limit", limit)) if v}
+        )
+        return [run for part in self._each(f"/runs?{query}") for run in _list(part, "runs")][:limit]
+
+    def partitions(self) -> list[dict[str, object]]:
+        """What every engine says of its partitions. Raises EngineError when none answers."""
+        return [row for part in self._each("/partitions") for row in _list(part, "partitions")]
+
+    def _any(self, path: str) -> tuple[int, bytes]:
+        failures = []
+        for url in self.urls:
+            try:
+                return http_get(url + path, _ANSWER_S)
+            except OSError as error:
+                failures.append(f"{url}: {_reason(error)}")
+        raise EngineError(f"no engine answers ({'; '.join(failures)}): is `dalsegno engine` up?")
+
+    def _each(self, path: str) -> Iterator[object]:
+        answers, failures = 0, []
+        for url in self.urls:
+            try:
+                status, body = http_get(url + path, _ANSWER_S)
+            except OSError as error:  # its partitions move to the others
+                failures.append(f"{url}: {_reason(error)}")
+                continue
+            answers += 1
+            yield _decode(status, body)
+        if not answers:
+            raise EngineError(
+                f"no engine answers ({'; '.join(failures)}): is `dalsegno engine` up?"
+            )
+
+
+def _decode(status: int, body: bytes) -> object:
+    if status != http.client.OK:
+        raise EngineError(f"an engine answers {status}: {body[:300].decode('utf-8', 'replace')}")
+    return msgspec.json.decode(body)
+
+
+def _object(status: int, body: bytes) -> dict[str, object]:
+    return msgspec.convert(_decode(status, body), dict[str, object])
+
+
+def _list(part: object, name: str) -> list[dict[str, object]]:
+    rows = part.get(name) if isinstance(part, dict) else part
+    return msgspec.convert(rows, list[dict[str, object]])
+
+
+def _reason(error: OSError) -> str:
+    return str(getattr(error, "reason", error))

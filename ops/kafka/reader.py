@@ -1,0 +1,140 @@
+"""Read a partition from a place to its present end, or learn of topics."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from dalsegno.streams.engine.security import librdkafka_options
+from dalsegno.streams.engine.settings import EngineSettings
+
+Headers = tuple[tuple[str, bytes], ...]
+
+_ASK_S = 10.0
+_PATIENCE_S = 30.0
+"""Without one record from a broker that had more."""
+_CHUNK = 2_000
+
+
+class ReadError(Exception):
+    """Kafka did not answer, or does not have what was asked for. The message says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogRecord:
+    """One record as it lies in the log. `at_ms`: its append time, Unix ms."""
+
+    partition: int
+    offset: int
+    at_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+
+class Reader:
+    """Reads committed records of whole partitions. Close it, or use it as a context manager."""
+
+    def __init__(self, settings: EngineSettings) -> None:
+        self._servers = settings.bootstrap_servers
+        self._consumer = Consumer(
+            {
+                **librdkafka_options(settings),
+                "group.id": f"{settings.prefix}.reader",
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "enable.partition.eof": True,
+                "auto.offset.reset": "error",
+                "isolation.level": "read_committed",
+                "fetch.wait.max.ms": 50,
+            }
+        )
+
+    def __enter__(self) -> "Reader":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._consumer.close()
+
+    def partitions(self, topic: str) -> int:
+        """How many partitions a topic has. Raises ReadError when it is not there."""
+        try:
+            found = self._consumer.list_topics(topic, timeout=_ASK_S).topics.get(topic)
+        except KafkaException as error:
+            raise ReadError(f"no Kafka at {self._servers}: {_text(error)}") from error
+        if found is None or found.error is not None or not found.partitions:
+            raise ReadError(f"there is no topic {topic}: run `dalsegno topics create`")
+        return len(found.partitions)
+
+    def bounds(self, topic: str, partition: int) -> tuple[int, int]:
+        """First offset, and one beyond the last. Raises ReadError."""
+        try:
+            place = TopicPartition(topic, partition)
+            found = self._consumer.get_watermark_offsets(place, timeout=_ASK_S)
+        except KafkaException as error:
+            raise ReadError(f"{topic}[{partition}]: {_text(error)}") from error
+        if found is None:
+            raise ReadError(f"{topic}[{partition}]: no answer from {self._servers}")
+        return found[0], found[1]
+
+    def read(
+        self,
+        topic: str,
+        partition: int,
+        start: int | None = None,
+        end: int | None = None,
+        progress: Callable[[int], None] = lambda _: None,
+    ) -> Iterator[LogRecord]:
+        """Records from `start` (default: the first) up to `end` (default: as of now).
+
+        `progress` gets the number of offsets passed since its last call. Raises ReadError.
+        """
+        first, last = self.bounds(topic, partition)
+        position = first if start is None else max(start, first)
+        stop = last if end is None else min(end, last)
+        if position >= stop:
+            return
+        self._consumer.assign([TopicPartition(topic, partition, position)])
+        deadline = time.monotonic() + _PATIENCE_S
+        while position < stop:
+            messages = self._consumer.consume(_CHUNK, 1.0)
+            before = position
+            for message in messages:
+                if (error := message.error()) is not None:
+                    if error.code() == KafkaError._PARTITION_EOF:
+                        position = stop  # markers of transactions may fill the rest
+                        break
+                    if error.fatal() or error.code() == KafkaError._AUTO_OFFSET_RESET:
+                        raise ReadError(f"{topic}[{partition}] at {position}: {error.str()}")
+                    continue
+                record = _record(message)
+                if record.offset >= stop:
+                    position = stop
+                    break
+                position = record.offset + 1
+                yield record
+            progress(position - before)
+            if messages:
+                deadline = time.monotonic() + _PATIENCE_S
+            elif time.monotonic() > deadline:
+                raise ReadError(f"{topic}[{partition}]: nothing within {_PATIENCE_S:.0f} s")
+        self._consumer.unassign()
+
+
+def _record(message: Message) -> LogRecord:
+    offset, partition = message.offset(), message.partition()
+    assert offset is not None
+    assert partition is not None
+    headers = tuple(
+        (name, value.encode() if isinstance(value, str) else value or b"")
+        for name, value in message.headers() or ()
+    )
+    return LogRecord(
+        partition, offset, message.timestamp()[1], message.key(), message.value(), headers
+    )
+
+
+def _text(error: KafkaException) -> str:
+    found = error.args[0]
+    return found.str() if isinstance(found, KafkaError) else str(error)

@@ -1,0 +1,75 @@
+"""Append single records to the log, acknowledged by all replicas before a call returns."""
+
+from collections.abc import Sequence
+
+from confluent_kafka import KafkaError, Producer
+
+from dalsegno.schemas import codec, headers
+from dalsegno.schemas.control import PartitionControl
+from dalsegno.streams.engine.security import librdkafka_options
+from dalsegno.streams.engine.settings import EngineSettings
+
+_DELIVERY_S = 30
+
+
+class AppendError(Exception):
+    """A record was not acknowledged: it may or may not be in the log. Repeating is safe."""
+
+
+class NoKeyError(Exception):
+    """Control kinds need a MAC, and the settings have no key to make one."""
+
+    def __init__(self) -> None:
+        super().__init__("no MAC key: set DALSEGNO_MAC_KEYS as `id:hex` (as the engines have it)")
+
+
+class Writer:
+    """An idempotent producer; every append names its partition."""
+
+    def __init__(self, settings: EngineSettings) -> None:
+        self._settings = settings
+        self._producer = Producer(
+            {
+                **librdkafka_options(settings),
+                "enable.idempotence": True,
+                "acks": "all",
+                "message.timeout.ms": _DELIVERY_S * 1000,
+            }
+        )
+
+    def append(
+        self,
+        topic: str,
+        partition: int,
+        key: bytes | None,
+        value: bytes | None,
+        with_headers: Sequence[tuple[str, bytes]] = (),
+    ) -> None:
+        """One record. Raises AppendError."""
+        failures: list[KafkaError] = []
+
+        def delivered(error: KafkaError | None, _: object) -> None:
+            if error is not None:
+                failures.append(error)
+
+        self._producer.produce(
+            topic,
+            value,
+            key,
+            partition,
+            on_delivery=delivered,
+            headers=list(with_headers),
+        )
+        left = self._producer.flush(_DELIVERY_S + 5)
+        if left or failures:
+            why = failures[0].str() if failures else "no acknowledgement in time"
+            raise AppendError(f"{topic}[{partition}]: {why}; check the brokers and repeat")
+
+    def append_control(self, event: PartitionControl) -> None:
+        """A control event about one partition, under its MAC. Raises AppendError, NoKeyError."""
+        key_id = self._settings.signing_key
+        if not key_id:
+            raise NoKeyError
+        topic, value = self._settings.topics.events, codec.encode(event)
+        mac = self._settings.keyring.sign(key_id, topic, event.partition, value)
+        self.append(topic, event.partition, b"%d" % event.partition, value, [(headers.MAC, mac)])
