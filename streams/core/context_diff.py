@@ -62,9 +62,11 @@ def pack_diff(
     packed value at a path, or None if nothing is there now.
     """
     merged: dict[str, tuple[What | None, bytes, Path, bool]] = {}
-    for what, full, told in entries:
+    for done, full, told in entries:
         secret = bool(full) and full[0] in secrets
         path, how = (full[:1], _SECRET) if secret else (full, told)
+        # Whatever happens inside a secret field changes the field.
+        what: What = "changed" if secret and len(full) > 1 else done
         key = pointer(path)
         before = merged.get(key)
         if before is None:
