@@ -55,7 +55,7 @@ class Fixed:
 
 @dataclass(frozen=True, slots=True)
 class Enumeration:
-    """One of `symbols`. `default` stands for symbols that a reader does not know (None: refused)."""
+    """One of `symbols`. `default` stands for what a reader does not know (None: refused)."""
 
     name: str
     symbols: tuple[str, ...]

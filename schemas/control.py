@@ -51,7 +51,7 @@ class ControlEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class PartitionControl(ControlEvent, frozen=True, kw_only=True, gc=False):
-    """A control kind about one partition; `number` grows with each event of the kind and subject."""
+    """A control kind about one partition; `number` grows with each event of kind and subject."""
 
     partition: int
     number: int
@@ -114,7 +114,7 @@ class RecoveryFrozen(PartitionControl, frozen=True, kw_only=True, gc=False):
 
 
 class RecoveryReleased(PartitionControl, frozen=True, kw_only=True, gc=False):
-    """Recovery goes on in the scope, at most `rate_per_s` dispatches a second (0: as windows say)."""
+    """Recovery goes on in the scope: `rate_per_s` dispatches a second (0: as windows say)."""
 
     flow: str = ""
     fault_point: str = ""
@@ -191,7 +191,7 @@ class DecisionMade(RunControl, frozen=True, kw_only=True, gc=False):
 
 
 class ArchiveConfirmed(PartitionControl, frozen=True, kw_only=True, gc=False):
-    """A segment is in the archive, read back and verified: what it holds may leave the tiers above."""
+    """A segment is archived, read back and verified: what it holds may leave the tiers above."""
 
     segment: str
     digest: bytes

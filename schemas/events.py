@@ -142,7 +142,7 @@ class EffectIntended(AttemptEvent, frozen=True, kw_only=True, gc=False):
 
 
 class EffectConfirmed(AttemptEvent, frozen=True, kw_only=True, gc=False):
-    """Durable after the act. `result` is MessagePack; further attempts receive it and skip the act."""
+    """Durable after the act. Further attempts receive `result` (MessagePack) and skip the act."""
 
     effect: str
     occurrence: int

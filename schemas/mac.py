@@ -23,7 +23,7 @@ class Keyring:
     __slots__ = ("_keys",)
 
     def __init__(self, keys: Mapping[str, bytes]) -> None:
-        """Raises `ValueError` for an id that is not 1 to 64 of [A-Za-z0-9_.-], or a key < 16 bytes."""
+        """Raises `ValueError`: an id is 1 to 64 of A-Z a-z 0-9 _ . -, a key at least 16 bytes."""
         for key_id, key in keys.items():
             plain = key_id.isascii() and key_id.translate(_PUNCTUATION).isalnum()
             if not plain or len(key_id) > KEY_ID_CHARS_MAX:

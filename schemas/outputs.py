@@ -168,7 +168,7 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Escalation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Asks a person. One open escalation per run and step; `escalation_id` is derived, not random."""
+    """Asks a person. One is open per run and step; `escalation_id` is derived, not random."""
 
     escalation_id: str
     run_id: str

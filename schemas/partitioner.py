@@ -6,6 +6,7 @@ librdkafka must be told `partitioner=murmur2_random`; its default is another.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from struct import unpack_from
 from typing import Final
 
@@ -30,6 +31,8 @@ def murmur2(data: bytes) -> int:
     return h ^ h >> 15
 
 
+# A run's events come in bursts, and Python takes microseconds for each hash.
+@lru_cache(maxsize=8192)
 def partition_for(run_id: str, count: int) -> int:
-    """The partition of a run (or worker name) among `count`: positive murmur2 of its UTF-8, modulo."""
+    """The partition of a run (or worker name) among `count`: murmur2 of its UTF-8, modulo."""
     return (murmur2(run_id.encode()) & 0x7FFFFFFF) % count

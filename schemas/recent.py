@@ -18,7 +18,7 @@ KEY_BYTES: Final = 256
 
 
 class Recent:
-    """A decoder `(data, at) -> (value, next position)` before another one, with a bounded memory."""
+    """A decoder `(data, at) -> (value, next)` before another one, with a bounded memory."""
 
     def __init__(self, decode: Callable[[bytes, int], tuple[Any, int]]) -> None:
         self._decode = decode

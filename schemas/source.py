@@ -1,4 +1,4 @@
-"""Python source under construction: lines, indentation, fresh names, and the objects it refers to."""
+"""Python source under construction: lines, indentation, fresh names, objects referred to."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Source:
-    """Generated code and its namespace. Only names and literals of our own schemas enter the text."""
+    """Generated code and its namespace. Only names from our own schema files enter the text."""
 
     def __init__(self, namespace: dict[str, object]) -> None:
         self.namespace = namespace

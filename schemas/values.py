@@ -43,7 +43,7 @@ def pack(value: Value, *, bytes_max: int = BYTES_MAX) -> bytes:
     try:
         data = _encode(value)
     except UnicodeEncodeError:
-        path = _surrogate(value) or ""
+        path = ascii(_surrogate(value) or "")[1:-1]
         raise ValueRefusedError(path, "text with a lone surrogate is not Unicode") from None
     if len(data) > bytes_max:
         raise ValueRefusedError("", f"{len(data)} packed bytes, over {bytes_max}")
@@ -145,7 +145,7 @@ def _surrogate(value: object, path: str = "") -> str | None:
             inner = f"{path}.{key}" if path else key
             found = inner if not _is_unicode(key) else _surrogate(each, inner)
             if found is not None:
-                return ascii(found)[1:-1]
+                return found
     if isinstance(value, list):
         for i, each in enumerate(value):
             if (found := _surrogate(each, f"{path}[{i}]")) is not None:

@@ -61,7 +61,7 @@ def _pack_upper(upper: int) -> bytes:
 
 @lru_cache(maxsize=256)
 def _read_upper(data: bytes) -> int:
-    """The inverse, shifted to its place in the signed number; -1 if the varint does not end there."""
+    """The inverse, shifted to its place in the signed number; -1 if the varint ends elsewhere."""
     a, b, c, d = data
     if d > 127 or a & b & c < 128:
         return -1
