@@ -43,6 +43,8 @@ class GapHistogram:
             self._sum += 1
         if self._total > HALVE_ABOVE:
             self._halve()
+        elif bucket == self._index:
+            return  # neither bound can be crossed
         self._settle()
 
     def quantile_ms(self) -> int | None:

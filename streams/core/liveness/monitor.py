@@ -22,7 +22,7 @@ from __future__ import annotations
 import msgspec
 
 from dalsegno.schemas.control import StallSuspected, Verdict
-from dalsegno.schemas.liveness import Canary, Heartbeat, Held, Hello, Mark
+from dalsegno.schemas.liveness import Canary, Heartbeat, Hello, Mark
 from dalsegno.streams.core.attempt import Attempt
 from dalsegno.streams.core.liveness.clock import PartitionClock
 from dalsegno.streams.core.liveness.detector import (
@@ -118,13 +118,21 @@ class Monitor:
     def heartbeat(self, record: Heartbeat, at_ms: int) -> None:
         """Take a heartbeat appended at `at_ms`: of a worker for all it holds, or of one step."""
         now_ms = self._advance(at_ms)
-        self._workers.seen(record.worker, record.sent_at_ms, at_ms)
+        worker, incarnation = record.worker, record.incarnation
+        self._workers.seen(worker, record.sent_at_ms, at_ms)
+        find, heard = self._watches.find, self._silence.heard
+        epochs, processes = self._watches.epoch, self._watches.process
         for held in record.held:
-            slot = self._watches.find((held.run_id, held.step))
-            if slot is None or not self._sent_by(slot, held, record):
+            slot = find((held.run_id, held.step))
+            if slot is None or held.epoch != epochs[slot]:
                 self.strays += 1
-            else:
-                self._silence.heard(slot, held.progress, now_ms)
+                continue
+            # Where no worker is named, any may speak for the attempt.
+            process = processes[slot]
+            if process is not None and (process.name, process.incarnation) != (worker, incarnation):
+                self.strays += 1
+                continue
+            heard(slot, held.progress, now_ms)
 
     def hello(self, record: Hello, offset: int, at_ms: int) -> None:
         """Take a hello at `offset`, appended at `at_ms`: a newer incarnation replaces the earlier.
@@ -207,6 +215,11 @@ class Monitor:
         intervals = (self._watches.kind[slot].interval_ms for slot in self._watches)
         return max(DEAD_MS_MAX, DEAD_INTERVALS_MAX * max(intervals, default=0))
 
+    @property
+    def bytes_per_step(self) -> int:
+        """What one running attempt takes in the columns, beside its index entry."""
+        return self._watches.bytes_per_slot
+
     def suspects(self) -> int:
         """How many running attempts have been silent beyond the lower threshold."""
         now_ms, watches = self._clock.now_ms, self._watches
@@ -245,15 +258,6 @@ class Monitor:
             attempt.epoch != 0
             and attempt.epoch == self._watches.epoch[slot]
             and (attempt.worker, attempt.incarnation if attempt.worker else 0) == same_process
-        )
-
-    def _sent_by(self, slot: int, held: Held, record: Heartbeat) -> bool:
-        """Whether the record speaks for the attempt in the slot. An unnamed worker may be any."""
-        if held.epoch != self._watches.epoch[slot]:
-            return False
-        process = self._watches.process[slot]
-        return process is None or (
-            process.name == record.worker and process.incarnation == record.incarnation
         )
 
     def _leave(self, key: Key, successor: Attempt | None) -> None:

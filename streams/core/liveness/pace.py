@@ -10,7 +10,7 @@ LIMIT_PERCENT = 90
 TIMED_OUT_PERCENT = 95
 """A step that ran for this share of its limit was stopped by it, as far as learning goes."""
 
-SAMPLES_MIN = 8
+SAMPLES_MIN = 30
 """Fewer samples than this say nothing about a percentile: the step's own limit stands alone."""
 
 

@@ -41,17 +41,19 @@ class Silence:
         """A heartbeat of the attempt in the slot was read at `now_ms`."""
         watches = self._watches
         kind = watches.kind[slot]
+        gap_ms = now_ms - watches.heard_ms[slot]
         # An attempt can begin ahead of the clock, where its heartbeats are not read yet.
-        kind.learned.gaps.observe(max(0, now_ms - watches.heard_ms[slot]))
+        kind.learned.gaps.observe(max(0, gap_ms))
         watches.heard_ms[slot] = now_ms
-        moved = progress > watches.progress[slot]
-        if moved:
+        if progress > watches.progress[slot]:
             stretch_ms = max(0, now_ms - watches.moved_ms[slot])
             kind.learned.pace.observe(stretch_ms, kind.limit_ms)
             watches.progress[slot], watches.moved_ms[slot] = progress, now_ms
-        if watches.silent[slot] or (moved and watches.stuck[slot]):
+            if watches.stuck[slot]:
+                watches.stuck[slot] = 0
+                self.watch(slot)
+        if watches.silent[slot]:
             watches.silent[slot] = 0
-            watches.stuck[slot] = 0 if moved else watches.stuck[slot]
             self.watch(slot)
 
     def finished(self, slot: int, now_ms: int) -> None:

@@ -11,6 +11,8 @@ from dalsegno.streams.core.liveness.workers import Process
 Key = tuple[str, str]
 """Run id and step."""
 
+_REFERENCE_BYTES = 8
+
 
 class Watches:
     """One slot per running attempt, used again. Times are readings of the partition clock.
@@ -25,6 +27,7 @@ class Watches:
         "_slots",
         "check_ms",
         "epoch",
+        "find",
         "heard_ms",
         "keys",
         "kind",
@@ -37,6 +40,8 @@ class Watches:
 
     def __init__(self) -> None:
         self._slots: dict[Key, int] = {}
+        self.find = self._slots.get
+        """The slot of a running attempt, or None."""
         self._free: list[int] = []
         self.keys: list[Key | None] = []
         self.kind: list[Kind] = []
@@ -55,9 +60,12 @@ class Watches:
     def __iter__(self) -> Iterator[int]:
         return iter(self._slots.values())
 
-    def find(self, key: Key) -> int | None:
-        """The slot of a running attempt."""
-        return self._slots.get(key)
+    @property
+    def bytes_per_slot(self) -> int:
+        """Width of a slot over all columns: numbers, and references to what is shared."""
+        numbers = (self.heard_ms, self.moved_ms, self.check_ms, self.progress)
+        small = (self.epoch, self.silent, self.stuck)
+        return sum(column.itemsize for column in (*numbers, *small)) + 3 * _REFERENCE_BYTES
 
     def add(self, key: Key, epoch: int, kind: Kind, process: Process | None, now_ms: int) -> int:
         """Watch an attempt that is not watched yet, from `now_ms` on; return its slot."""
