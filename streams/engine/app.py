@@ -1,0 +1,183 @@
+"""One engine process, from its start to its exit code.
+
+Order of a start: web server → wait for a broker → checks → owners → Faust app → partitions. The
+exit code says to a supervisor what happened: see `ExitCode`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Coroutine
+from enum import IntEnum
+from typing import Any, Final
+
+import faust
+import structlog
+import uvloop
+from aiokafka.errors import KafkaError
+
+from dalsegno.schemas.intake import Intake
+from dalsegno.streams.engine.context import EngineContext, Layout
+from dalsegno.streams.engine.control import ControlAppender
+from dalsegno.streams.engine.errors import EngineError, EvictedError, StartRefusedError
+from dalsegno.streams.engine.faust_app import make_app
+from dalsegno.streams.engine.fold import FoldFactory
+from dalsegno.streams.engine.janitor import Janitor
+from dalsegno.streams.engine.metrics import EngineMetrics
+from dalsegno.streams.engine.monitor import MonitorFactory
+from dalsegno.streams.engine.owners import OwnersView
+from dalsegno.streams.engine.ownership import Ownership
+from dalsegno.streams.engine.producers import IdempotentProducer, ProducerPool
+from dalsegno.streams.engine.settings import EngineSettings
+from dalsegno.streams.engine.start import ready_topics, wait_for_broker
+from dalsegno.streams.engine.stopping import StopSignals
+from dalsegno.streams.engine.transport import install
+from dalsegno.streams.engine.web import EngineWeb
+
+log = structlog.get_logger(__name__)
+
+AgentSetup = Callable[[faust.App, EngineSettings], None]
+"""Registers the agents that consume the engine's topics:
+`dalsegno.streams.agents.events.register`.
+"""
+
+_FAUST_STOP_S: Final = 8.0
+
+
+class ExitCode(IntEnum):
+    """What the process ends with."""
+
+    STOPPED = 0
+    FAILED = 1
+    START_REFUSED = 3
+    EVICTED = 4
+
+
+def run_engine(
+    settings: EngineSettings,
+    agents: AgentSetup,
+    *,
+    folds: FoldFactory,
+    monitors: MonitorFactory | None = None,
+) -> int:
+    """Run an engine in this process until a signal or an error. Returns an `ExitCode`."""
+    asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
+    with asyncio.Runner() as runner:
+        engine = Engine(settings, agents, folds, monitors)
+        return int(runner.run(engine.run()))
+
+
+class Engine:
+    """The parts of one engine process, and the order in which they start and stop."""
+
+    def __init__(
+        self,
+        settings: EngineSettings,
+        agents: AgentSetup,
+        folds: FoldFactory,
+        monitors: MonitorFactory | None,
+    ) -> None:
+        self._settings = settings
+        self._agents = agents
+        self._folds = folds
+        self._monitors = monitors
+        self._metrics = EngineMetrics()
+
+    async def run(self) -> ExitCode:
+        """Start, run, stop."""
+        settings = self._settings
+        stop = StopSignals(settings.stop_timeout_ms / 1_000)
+        stop.install()
+        web = EngineWeb(settings, self._metrics)
+        url = await web.start()
+        owners = OwnersView(settings)
+        try:
+            layout = await self._prepare(stop, owners)
+            if layout is None:
+                return ExitCode.STOPPED
+            return await self._serve(layout, owners, web, url, stop)
+        except StartRefusedError as error:
+            for fault in error.faults:
+                log.error("start refused", fault=fault)  # noqa: TRY400 - the fault says it all
+            return ExitCode.START_REFUSED
+        except (EngineError, KafkaError, OSError):
+            log.exception("engine failed")
+            return ExitCode.FAILED
+        finally:
+            await owners.close()
+            await web.close()
+
+    async def _prepare(self, stop: StopSignals, owners: OwnersView) -> Layout | None:
+        """Everything before the group is joined; None if we were told to stop meanwhile."""
+        if not await wait_for_broker(self._settings, stop.requested):
+            return None
+        layout = await ready_topics(self._settings)
+        await owners.start()
+        await owners.check_layout(layout.partitions)
+        return layout
+
+    async def _serve(
+        self, layout: Layout, owners: OwnersView, web: EngineWeb, url: str, stop: StopSignals
+    ) -> ExitCode:
+        settings = self._settings
+        pool = ProducerPool(lambda: IdempotentProducer(settings))
+        control = ControlAppender(
+            pool,
+            settings.topics.events,
+            lambda: layout.partitions,
+            settings.keyring,
+            settings.signing_key,
+        )
+        context = EngineContext(
+            settings=settings,
+            layout=layout,
+            folds=self._folds,
+            intake=Intake(settings.topics.events, layout.partitions, settings.keyring),
+            pool=pool,
+            control=control,
+            metrics=self._metrics,
+            clock=time.monotonic,
+            url=url,
+            monitors=self._monitors,
+        )
+        ownership = Ownership(context, asyncio.get_running_loop())
+        app = make_app(settings)
+        install(app, ownership)
+        self._agents(app, settings)
+        web.serve(ownership, owners)
+        janitor = Janitor(ownership, app)
+        try:
+            await app.start()
+            janitor.start()
+            reason = await _first(stop.requested.wait(), ownership.stopped_by)
+        finally:
+            await janitor.close()
+            await _stop_app(app)
+            await pool.close()
+        return _exit_code(reason)
+
+
+async def _first(
+    stop: Coroutine[Any, Any, object], failure: asyncio.Future[BaseException]
+) -> BaseException | None:
+    """Wait for either: None if we were told to stop, else the error."""
+    asked = asyncio.create_task(stop)
+    await asyncio.wait([asked, failure], return_when=asyncio.FIRST_COMPLETED)
+    if not asked.done():
+        asked.cancel()
+    return failure.result() if failure.done() else None
+
+
+async def _stop_app(app: faust.App) -> None:
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(app.stop(), _FAUST_STOP_S)
+
+
+def _exit_code(reason: BaseException | None) -> ExitCode:
+    if reason is None:
+        log.info("engine stopped")
+        return ExitCode.STOPPED
+    log.error("engine stopped by an error", error=repr(reason))
+    return ExitCode.EVICTED if isinstance(reason, EvictedError) else ExitCode.FAILED

@@ -1,0 +1,52 @@
+"""What the transport delivers to an agent: one fetch of one partition."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from aiokafka.structs import ConsumerRecord
+
+
+class Stream(StrEnum):
+    """Which topic a batch is of."""
+
+    EVENTS = "events"
+    HEARTBEATS = "heartbeats"
+
+
+class Receiver(Protocol):
+    """Who handles a batch: the partition task that asked for it."""
+
+    def process(self, batch: Batch) -> None:
+        """Handle it whole. Never raises: what goes wrong stays with the task."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a task is ready to read: from `position` on, and nothing else. `ticket` dies with a
+    rebuild.
+    """
+
+    position: int
+    ticket: int
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Records in log order. `next_position` may be past the last record: transaction markers
+    count.
+    """
+
+    receiver: Receiver
+    stream: Stream
+    ticket: int
+    records: Sequence[ConsumerRecord]
+    next_position: int
+    end_offset: int
+
+    def process(self) -> None:
+        """Hand it to the task that asked for it."""
+        self.receiver.process(self)

@@ -1,0 +1,151 @@
+"""Checkpoints of one partition: captured at once, written behind, one at a time, fenced.
+
+Order of a checkpoint:
+1. capture, synchronously: the parts changed since the last one, at exactly position X;
+2. wait until every output of the events below X is acknowledged;
+3. one transaction with the parts, by the producer that a newer owner would have fenced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dalsegno.streams.engine.errors import EngineError, FencedError, OutcomeUnknownError
+from dalsegno.streams.engine.fence import FencedProducer
+from dalsegno.streams.engine.fold import Clock, Fold
+from dalsegno.streams.engine.outputs import Outputs
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointDone:
+    """What a checkpoint was: seconds from capture to commit, records and bytes written."""
+
+    position: int
+    took_s: float
+    records: int
+    size_bytes: int
+
+
+class Checkpointer:
+    """Writes checkpoints of one fold. `failed` is called once; `done` after each commit."""
+
+    def __init__(
+        self,
+        fold: Fold,
+        outputs: Outputs,
+        producer: FencedProducer,
+        changelog: tuple[str, int],
+        *,
+        interval_s: float,
+        events_max: int,
+        failed: Callable[[EngineError], None],
+        done: Callable[[CheckpointDone], None],
+        clock: Clock,
+    ) -> None:
+        self._fold = fold
+        self._outputs = outputs
+        self._producer = producer
+        self._changelog = changelog
+        self._interval_s = interval_s
+        self._events_max = events_max
+        self._failed = failed
+        self._done = done
+        self._clock = clock
+        self._timer: asyncio.TimerHandle | None = None
+        self._running: asyncio.Task[None] | None = None
+        self._captured = fold.position
+        self._captured_at = clock()
+        self._closed = False
+        self.position = fold.position
+        self.committed_at = clock()
+        self.ever_committed = False
+        self._dirty_since = clock()
+        self._applied = fold.position
+
+    @property
+    def behind(self) -> int:
+        """Events applied since the last capture."""
+        return self._fold.position - self._captured
+
+    def unsaved_s(self, now_s: float) -> float:
+        """For how long something applied has not been in a checkpoint, in seconds; 0 if nothing
+        is.
+        """
+        return max(0.0, now_s - self._dirty_since) if self._fold.position != self.position else 0.0
+
+    @property
+    def full(self) -> bool:
+        """Whether the fold has to wait: a checkpoint is under way and the next is over its
+        bound.
+        """
+        return self._running is not None and self.behind > self._events_max
+
+    def applied(self) -> None:
+        """Events were applied: see that a checkpoint follows."""
+        if self._applied == self.position:
+            self._dirty_since = self._clock()
+        self._applied = self._fold.position
+        if self._closed or self._running is not None:
+            return
+        if self.behind > self._events_max:
+            self._capture()
+        elif self._timer is None:
+            wait_s = max(0.0, self._captured_at + self._interval_s - self._clock())
+            self._timer = asyncio.get_running_loop().call_later(wait_s, self._capture)
+
+    def _capture(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._closed or self._running is not None or self.behind == 0:
+            return
+        self._captured_at = self._clock()
+        self._captured = self._fold.position
+        parts = self._fold.capture()
+        write = self._write(self._captured, parts, self._outputs.queued())
+        self._running = asyncio.create_task(write)
+
+    async def _write(
+        self, position: int, parts: list[tuple[bytes, bytes | None]], queued: dict[str, int]
+    ) -> None:
+        started = self._clock()
+        try:
+            await self._outputs.acknowledged(queued)
+            await self._producer.commit({self._changelog: parts})
+        except (FencedError, OutcomeUnknownError) as error:
+            # `_running` stays set: after a failure nothing more is captured or written.
+            self._closed = True
+            self._failed(error)
+            return
+        self.position = position
+        self.ever_committed = True
+        self.committed_at = self._clock()
+        self._running = None
+        size = sum(len(key) + len(value or b"") for key, value in parts)
+        self._done(CheckpointDone(position, self.committed_at - started, len(parts), size))
+        if self.behind:
+            self.applied()
+
+    async def settle(self, timeout_s: float) -> bool:
+        """A final checkpoint, so that the next owner repeats nothing. False if it was not in
+        time.
+        """
+        deadline = self._clock() + timeout_s
+        for _ in range(2):  # one may be under way; the second is then captured at the end
+            self._capture()
+            if self._running is None or self._closed:
+                break
+            await asyncio.wait([self._running], timeout=max(0.0, deadline - self._clock()))
+        return not self._closed and self.position == self._fold.position
+
+    async def close(self) -> None:
+        """Stop; what is under way is abandoned, its outcome is for the next restore to see."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        running = self._running
+        if running is not None and running is not asyncio.current_task():
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)

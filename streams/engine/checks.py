@@ -1,0 +1,108 @@
+"""Start-up checks: every fault by name, with the command that mends it. Pure, but for `look`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from aiokafka.errors import (
+    ClusterAuthorizationFailedError,
+    TransactionalIdAuthorizationFailed,
+)
+
+from dalsegno.schemas.topics import Topics
+from dalsegno.streams.engine.context import Layout
+from dalsegno.streams.engine.errors import EngineError, OutcomeUnknownError
+from dalsegno.streams.engine.fence import FencedProducer
+from dalsegno.streams.engine.settings import EngineSettings
+from dalsegno.streams.engine.topics_admin import (
+    REPLICATION,
+    TopicFacts,
+    differences,
+    plan,
+    queue_names,
+)
+
+CREATE = "run `dalsegno topics create`"
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """`faults` stop the start, `warnings` do not. One line each, with the command that mends it."""
+
+    faults: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
+
+
+def check(topics: Topics, facts: Mapping[str, TopicFacts], *, dev: bool) -> Findings:
+    """Compare the topics with what they have to be."""
+    events = facts.get(topics.events)
+    if events is None:
+        return Findings((f"topic {topics.events} is missing: {CREATE}",))
+    names = queue_names(topics, facts)
+    faults: list[str] = []
+    warnings: list[str] = []
+    thin: list[str] = []
+    for topic in plan(topics, events.partitions, names or ["default"], dev=dev):
+        have = facts.get(topic.name)
+        if have is None:
+            faults.append(f"topic {topic.name} is missing: {CREATE}")
+            continue
+        if topic.alike and have.partitions != events.partitions:
+            faults.append(
+                f"{topic.name} has {have.partitions} partitions, {topics.events} has "
+                f"{events.partitions}: they must be equal; recreate the one that is wrong "
+                f"(`kafka-topics --delete --topic {topic.name}`, then {CREATE})"
+            )
+        if topic.name == topics.owners and have.partitions != 1:
+            faults.append(f"{topic.name} has {have.partitions} partitions, it must have 1")
+        faults += [
+            f"{topic.name}: {name} is {have.config.get(name, 'unset')}, not {value}: {CREATE}"
+            for name, value in differences(topic, have).items()
+        ]
+        if have.replication < REPLICATION:
+            thin.append(topic.name)
+    if thin:
+        line = (
+            f"replication below {REPLICATION}, so acknowledged records can be lost: "
+            f"{', '.join(thin)}: use {REPLICATION} brokers and `kafka-reassign-partitions`"
+        )
+        (warnings if dev else faults).append(line)
+    return Findings(tuple(faults), tuple(warnings))
+
+
+def layout_of(topics: Topics, facts: Mapping[str, TopicFacts]) -> Layout:
+    """What the partitions need to know of the topics, once they are right."""
+    overhead = 1_024  # batch and record framing, so that no record is refused by the broker
+    return Layout(
+        partitions=facts[topics.events].partitions,
+        counts={name: topic.partitions for name, topic in facts.items()},
+        size_max={
+            name: int(topic.config["max.message.bytes"]) - overhead
+            for name, topic in facts.items()
+            if topic.config.get("max.message.bytes", "").isdigit()
+        },
+        queues=tuple(queue_names(topics, facts)),
+    )
+
+
+async def transactions_allowed(settings: EngineSettings) -> str | None:
+    """Start and drop a transactional producer: the fault if that is not permitted, else None."""
+    producer = FencedProducer(settings, f"{settings.prefix}-check")
+    try:
+        await producer.start()
+    except OutcomeUnknownError as error:
+        if isinstance(
+            error.__cause__, TransactionalIdAuthorizationFailed | ClusterAuthorizationFailedError
+        ):
+            return (
+                f"transactions are not permitted for ids `{settings.prefix}-…`: `kafka-acls --add "
+                f"--operation Write --operation Describe --transactional-id {settings.prefix}- "
+                "--resource-pattern-type prefixed --allow-principal User:…`"
+            )
+        raise
+    except EngineError:
+        return None  # another engine checks at the same time and fenced us: so they are permitted
+    finally:
+        await producer.close()
+    return None

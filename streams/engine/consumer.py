@@ -1,0 +1,255 @@
+"""The Faust consumer of the engine: what the tasks ask for is what they get.
+
+Faust's own drain loop decodes record by record, tracks acknowledgements and seeks by itself. Here
+the positions belong to the partition tasks: each loop asks the client for exactly what the ready
+tasks want, and delivers it to the topic's agent as one stream event.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, Final
+
+import structlog
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import CorruptRecordException, KafkaError, OffsetOutOfRangeError
+from faust.events import Event
+from faust.transport.drivers import aiokafka as driver
+from faust.types import TP, ConsumerMessage
+
+from dalsegno.streams.engine import membership
+from dalsegno.streams.engine.batch import Batch, Receiver, Stream
+from dalsegno.streams.engine.errors import (
+    EvictedError,
+    PartitionStoppedError,
+    PositionLostError,
+)
+from dalsegno.streams.engine.membership import Membership
+from dalsegno.streams.engine.ownership import Ownership
+from dalsegno.streams.engine.poll import Fetched, Polled, Poller
+from dalsegno.streams.engine.task import PartitionTask
+
+log = structlog.get_logger(__name__)
+
+_POLL_TIMEOUT_S: Final = 0.2
+_IDLE_S: Final = 0.02
+_YIELDS: Final = 6
+_ASK_TIMEOUT_S: Final = 15.0
+
+
+class BatchMessage(ConsumerMessage):  # type: ignore[misc]
+    """A message that Faust never acknowledges: positions are the tasks'."""
+
+    def on_final_ack(self, _consumer: Any) -> bool:  # noqa: ANN401 - untyped upstream
+        """Nothing to commit."""
+        return True
+
+
+class ConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
+    """Faust's consumer thread, with a client that suits batches."""
+
+    def _create_worker_consumer(self, transport: Any) -> AIOKafkaConsumer:  # noqa: ANN401 - untyped upstream
+        settings = self.consumer.ownership.context.settings
+        client = super()._create_worker_consumer(transport)
+        client._fetch_max_wait_ms = settings.fetch_wait_ms  # Faust hard-codes 1500
+        client._isolation_level = "read_committed"
+        return client
+
+    async def on_start(self) -> None:
+        """Connect, and watch our membership from the first answer on."""
+        await super().on_start()
+        self.consumer.connected(self._consumer, self.thread_loop)
+
+
+class BatchConsumer(driver.Consumer):  # type: ignore[misc]
+    """Delivers batches, and tells the ownership what is assigned."""
+
+    def __init__(self, *args: Any, ownership: Ownership, **kwargs: Any) -> None:  # noqa: ANN401 - untyped upstream  # noqa: ANN401 - untyped upstream
+        self.ownership = ownership
+        self._poller: Poller | None = None
+        self.membership: Membership | None = None
+        ownership.context.group = self
+        super().__init__(*args, **kwargs)
+
+    def _new_consumer_thread(self) -> ConsumerThread:
+        return ConsumerThread(self, loop=self.loop, beacon=self.beacon)
+
+    def connected(self, client: AIOKafkaConsumer, loop: asyncio.AbstractEventLoop) -> None:
+        """The client is there; called on its thread."""
+        context = self.ownership.context
+        main = self.ownership.loop
+
+        def evicted(error: EvictedError) -> None:
+            main.call_soon_threadsafe(self.ownership.stop_engine, error)
+
+        static = bool(context.settings.name)
+        self.membership = Membership(client, context.clock, static, evicted)
+        self._poller = Poller(client, loop)
+
+    async def _on_thread(self, work: Coroutine[Any, Any, Any]) -> Any:  # noqa: ANN401 - untyped upstream
+        loop = self._thread.thread_loop
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
+
+    @property
+    def _client(self) -> AIOKafkaConsumer:
+        return self._thread._ensure_consumer()
+
+    def wake(self) -> None:
+        """A task is ready for its next batch."""
+        if self._poller is not None:
+            self._poller.wake_soon()
+
+    def silent_s(self) -> float:
+        """For how long the group has not heard us although its broker answers, in seconds."""
+        return self.membership.silent_s(self.ownership.context.clock()) if self.membership else 0.0
+
+    async def still_member(self) -> bool:
+        """Ask the group whether we are still in it."""
+        if self.membership is None:
+            return False
+        asked = self.membership.still_member(lambda: bool(self.should_stop))
+        return bool(await self._on_thread(asked))
+
+    async def committed(self, topic: str, partition: int) -> int | None:
+        """The group's offset, or None."""
+        asked = membership.committed(self._client, topic, partition)
+        found: int | None = await asyncio.wait_for(self._on_thread(asked), _ASK_TIMEOUT_S)
+        return found
+
+    async def offset_at(self, topic: str, partition: int, at_ms: int) -> int:
+        """The first offset appended at or after `at_ms`, else the end."""
+        asked = membership.offset_at(self._client, topic, partition, at_ms)
+        return int(await asyncio.wait_for(self._on_thread(asked), _ASK_TIMEOUT_S))
+
+    async def commit_positions(self, positions: dict[TopicPartition, int]) -> None:
+        """Commit checkpointed positions for lag tools. Nothing of ours reads on from them."""
+        await asyncio.wait_for(self._on_thread(self._client.commit(positions)), _ASK_TIMEOUT_S)
+
+    async def on_partitions_revoked(self, revoked: set[TP]) -> None:
+        """Final checkpoints, before anybody else takes over. State is kept for what stays."""
+        await super().on_partitions_revoked(revoked)
+        await self.ownership.revoked()
+
+    async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
+        """Open what is new, close what is gone. Does not wait: opening must not hold the group."""
+        await super().on_partitions_assigned(assigned, generation_id)
+        events = self.ownership.context.settings.topics.events
+        self.ownership.assigned({tp.partition for tp in assigned if tp.topic == events})
+
+    async def perform_seek(self) -> None:
+        """Positions belong to the tasks."""
+
+    async def on_stop(self) -> None:
+        """Final checkpoints and a last commit, then the client leaves."""
+        await self.ownership.close()
+        if self.ownership.context.settings.leave and self.membership is not None:
+            await self._on_thread(self.membership.leave())
+        await super().on_stop()
+
+    async def _drain_messages(self, fetcher: Any) -> None:  # noqa: ANN401 - untyped upstream
+        """Runs in Faust's fetcher service until it, or the consumer, stops."""
+        stopped, fetcher_stopped = self._stopped.is_set, fetcher._stopped.is_set
+        try:
+            while not (stopped() or fetcher_stopped()):
+                if self._poller is None or not self.flow_active:
+                    await asyncio.sleep(_IDLE_S)
+                    continue
+                await self._cycle(self._poller)
+        except KafkaError as error:
+            # Pushed by the group's coordination, such as a missing permission: waiting cannot help.
+            if not self.app.should_stop:
+                self.ownership.stop_engine(error)
+        except asyncio.CancelledError:
+            if not self.app.should_stop:
+                raise
+
+    async def _cycle(self, poller: Poller) -> None:
+        asked, wanted = self._wishes()
+        records_max = self.ownership.context.settings.batch_records_max
+        polled: Polled = await self._on_thread(poller.poll(wanted, records_max, _POLL_TIMEOUT_S))
+        if not self.flow_active:
+            return
+        for place, end in polled.ends.items():
+            task = self.ownership.tasks.get(place.partition)
+            if task is not None and place.topic == self._events:
+                task.seen_end(end)
+        for place, error in polled.errors.items():
+            self._failed(asked[place][0], place, error)
+        busy = [
+            task
+            for place, fetched in polled.fetched.items()
+            if (task := await self._deliver(*asked[place], place, fetched)) is not None
+        ]
+        # Let the agents run before asking anew: their tasks are then ready for the next batch.
+        for _ in range(_YIELDS):
+            await asyncio.sleep(0)
+            if not any(task.state == "busy" for task in busy):
+                break
+
+    @property
+    def _events(self) -> str:
+        return str(self.ownership.context.settings.topics.events)
+
+    def _wishes(
+        self,
+    ) -> tuple[dict[TopicPartition, tuple[PartitionTask, int]], dict[TopicPartition, int]]:
+        topics = self.ownership.context.settings.topics
+        asked: dict[TopicPartition, tuple[PartitionTask, int]] = {}
+        wanted: dict[TopicPartition, int] = {}
+        for number, task in self.ownership.tasks.items():
+            for topic, source in ((topics.events, task), (topics.heartbeats, task.feed)):
+                wish = source.wanted() if source is not None else None
+                if wish is not None:
+                    place = TopicPartition(topic, number)
+                    asked[place] = (task, wish.ticket)
+                    wanted[place] = wish.position
+        return asked, wanted
+
+    async def _deliver(
+        self, task: PartitionTask, ticket: int, place: TopicPartition, fetched: Fetched
+    ) -> PartitionTask | None:
+        if self.ownership.tasks.get(place.partition) is not task:
+            return None
+        events = place.topic == self._events
+        receiver: Receiver
+        if events:
+            receiver, stream, taken = task, Stream.EVENTS, task.take(ticket)
+        elif task.feed is not None:
+            receiver, stream, taken = task.feed, Stream.HEARTBEATS, task.feed.take()
+        else:
+            return None
+        if not taken:
+            return None  # the next poll seeks back to what the task wants then
+        batch = Batch(
+            receiver, stream, ticket, fetched.records, fetched.next_position, fetched.end_offset
+        )
+        await self._put(TP(place.topic, place.partition), batch)
+        return task if events else None
+
+    async def _put(self, tp: TP, batch: Batch) -> None:
+        message = BatchMessage(
+            tp.topic, tp.partition, batch.next_position - 1, 0.0, 0,
+            None, None, None, None, 0, 0, tp,
+            generation_id=self.app.consumer_generation_id,
+        )  # fmt: skip
+        event = Event(self.app, None, batch, None, message)
+        for channel in list(self.app.topics._tp_index[tp]):
+            await channel.queue.put(event)
+
+    def _failed(self, task: PartitionTask, place: TopicPartition, error: KafkaError) -> None:
+        if place.topic != self._events:
+            if task.feed is not None and isinstance(error, OffsetOutOfRangeError):
+                self.ownership.restart_feed(task)
+            return
+        if isinstance(error, OffsetOutOfRangeError):
+            task.stop(
+                PositionLostError(
+                    place.partition,
+                    "out_of_range",
+                    f"the log no longer holds offset {task.events_offset}: turn retention off and "
+                    "restore the events from the archive",
+                )
+            )
+        elif not isinstance(error, CorruptRecordException):  # that one is fetched again
+            task.stop(PartitionStoppedError(place.partition, "fetch_refused", repr(error)))

@@ -1,0 +1,76 @@
+"""What all partitions of one engine process share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from aiokafka import TopicPartition
+
+from dalsegno.schemas.intake import Intake
+from dalsegno.streams.engine.control import ControlAppender
+from dalsegno.streams.engine.fold import Clock, FoldFactory
+from dalsegno.streams.engine.metrics import EngineMetrics
+from dalsegno.streams.engine.monitor import MonitorFactory
+from dalsegno.streams.engine.producers import ProducerPool
+from dalsegno.streams.engine.settings import EngineSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The topics as the start-up checks found them: partitions and record size limits, by topic."""
+
+    partitions: int
+    counts: Mapping[str, int]
+    size_max: Mapping[str, int]
+    queues: tuple[str, ...]
+    size_default: int = 1_000_000
+
+    def size_of(self, topic: str) -> int:
+        """Bytes that one record of the topic may have."""
+        return self.size_max.get(topic, self.size_default)
+
+
+class Group(Protocol):
+    """The consumer group, as the partitions see it."""
+
+    def wake(self) -> None:
+        """A task is ready for its next batch."""
+
+    def silent_s(self) -> float:
+        """For how long the group has not heard us although its broker answers, in seconds."""
+
+    async def still_member(self) -> bool:
+        """Ask the group whether we are still in it. Never gives up while the broker is away."""
+
+    async def committed(self, topic: str, partition: int) -> int | None:
+        """The group's offset, or None if it has none."""
+
+    async def commit_positions(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Commit for lag tools."""
+
+    async def offset_at(self, topic: str, partition: int, at_ms: int) -> int:
+        """The first offset appended at or after `at_ms`, else the end."""
+
+
+@dataclass(slots=True)
+class EngineContext:
+    """Shared parts. `group` is set once the consumer exists, before any partition is assigned."""
+
+    settings: EngineSettings
+    layout: Layout
+    folds: FoldFactory
+    intake: Intake
+    pool: ProducerPool
+    control: ControlAppender
+    metrics: EngineMetrics
+    clock: Clock
+    url: str
+    monitors: MonitorFactory | None = None
+    group: Group | None = None
+
+    def joined(self) -> Group:
+        """The group. A broken invariant if there is none yet."""
+        assert self.group is not None
+        return self.group

@@ -1,0 +1,54 @@
+"""Errors of the engine: each type says what its catcher should do."""
+
+from __future__ import annotations
+
+
+class EngineError(Exception):
+    """Whatever stops an engine or one of its partitions."""
+
+
+class FencedError(EngineError):
+    """A newer owner has the partition: write nothing, and ask the group before anything else."""
+
+
+class OutcomeUnknownError(EngineError):
+    """A write failed, or may have: rebuild the partition from its last checkpoint."""
+
+
+class RestoreError(EngineError):
+    """The changelog could not be read up to our claim in time. Rebuild; nothing was written."""
+
+
+class PartitionStoppedError(EngineError):
+    """The partition cannot go on until a person acts. Retrying does not help.
+
+    `partition`, `reason` (a short code), and what to do, as text.
+    """
+
+    def __init__(self, partition: int, reason: str, detail: str) -> None:
+        super().__init__(f"partition {partition} stopped ({reason}): {detail}")
+        self.partition = partition
+        self.reason = reason
+        self.detail = detail
+
+
+class PositionLostError(PartitionStoppedError):
+    """The place to read on from is missing: nothing resets to earliest or latest by itself."""
+
+
+class StartRefusedError(EngineError):
+    """The start-up checks found faults. `faults` holds one line each, with the command that mends
+    it.
+    """
+
+    def __init__(self, faults: tuple[str, ...]) -> None:
+        super().__init__("; ".join(faults))
+        self.faults = faults
+
+
+class EvictedError(EngineError):
+    """The group gave this static member's place to another process: leave, do not fight for it."""
+
+
+class PartitionsChangedError(EngineError):
+    """A topic's partition count changed while we ran: keys would go to the wrong partition."""

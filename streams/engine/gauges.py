@@ -1,0 +1,66 @@
+"""Sets the gauges of the present state, each time somebody looks."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from pathlib import Path
+
+from dalsegno.streams.engine import metrics_catalogue as catalogue
+from dalsegno.streams.engine.metrics import EngineMetrics
+from dalsegno.streams.engine.ownership import Ownership
+from dalsegno.streams.engine.task import RUNNING, PartitionTask, TaskState
+
+_PER_PARTITION = (
+    catalogue.OUTCOMES,
+    catalogue.WAITING,
+    catalogue.LAG,
+    catalogue.BACKLOG_AGE,
+    catalogue.RESTORED,
+    catalogue.CHECKPOINT_AGE,
+    catalogue.RUNS_OPEN,
+    catalogue.RUNS_UNOWNED,
+)
+_PAGE_BYTES = 4_096
+
+
+def collect(metrics: EngineMetrics, ownership: Ownership | None) -> bytes:
+    """Everything, in the exposition format."""
+    metrics.signals.flush()
+    metrics.gauge(catalogue.MEMORY, resident_bytes())
+    if ownership is not None:
+        for metric in _PER_PARTITION:
+            metrics.clear(metric)
+        states = Counter(task.state for task in ownership.tasks.values())
+        for state in TaskState:
+            metrics.gauge(catalogue.PARTITIONS, states[state], state=state)
+        for task in ownership.tasks.values():
+            _partition(metrics, task)
+        metrics.gauge(catalogue.GROUP_SILENCE, ownership.context.joined().silent_s())
+    return metrics.text()
+
+
+def _partition(metrics: EngineMetrics, task: PartitionTask) -> None:
+    partition = str(task.number)
+    metrics.gauge(catalogue.RESTORED, task.progress.share, partition=partition)
+    fold, checkpointer = task.fold, task.checkpointer
+    if fold is None or checkpointer is None or task.state not in RUNNING:
+        return
+    now_s = time.monotonic()
+    for outcome, count in fold.counts.items():
+        metrics.gauge(catalogue.OUTCOMES, count, partition=partition, outcome=outcome)
+    metrics.gauge(catalogue.WAITING, fold.waiting, partition=partition)
+    metrics.gauge(catalogue.LAG, task.lag, partition=partition)
+    metrics.gauge(catalogue.BACKLOG_AGE, task.behind_s(now_s), partition=partition)
+    age_s = checkpointer.unsaved_s(now_s)
+    metrics.gauge(catalogue.CHECKPOINT_AGE, age_s, partition=partition)
+    metrics.gauge(catalogue.RUNS_OPEN, fold.open_runs, partition=partition)
+    metrics.gauge(catalogue.RUNS_UNOWNED, fold.unowned_waits, partition=partition)
+
+
+def resident_bytes() -> int:
+    """Resident memory of this process, 0 where the system does not tell."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE_BYTES
+    except OSError:
+        return 0

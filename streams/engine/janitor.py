@@ -1,0 +1,118 @@
+"""What recurs while an engine runs: ticks, group offsets, the watch over partition counts and the
+loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import faust
+import structlog
+from aiokafka import TopicPartition
+from aiokafka.errors import KafkaError
+from confluent_kafka import KafkaException
+
+from dalsegno.streams.engine import metrics_catalogue as catalogue
+from dalsegno.streams.engine.checks import check, layout_of
+from dalsegno.streams.engine.errors import EngineError, PartitionsChangedError
+from dalsegno.streams.engine.ownership import Ownership
+from dalsegno.streams.engine.task import RUNNING
+from dalsegno.streams.engine.topics_admin import TopicAdmin
+
+log = structlog.get_logger(__name__)
+
+TICK_CHECK_S: Final = 0.1
+
+
+class Janitor:
+    """Owns the recurring work of one engine; it ends with it."""
+
+    def __init__(self, ownership: Ownership, app: faust.App) -> None:
+        self._ownership = ownership
+        self._app = app
+        self._settings = ownership.context.settings
+        self._admin = TopicAdmin(self._settings)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._ticks: set[asyncio.Task[None]] = set()
+        self._committed: dict[TopicPartition, int] = {}
+
+    def start(self) -> None:
+        """Begin."""
+        settings = self._settings
+        every = (
+            (TICK_CHECK_S, self._often),
+            (settings.offsets_interval_ms / 1_000, self.commit_offsets),
+            (settings.metadata_age_max_ms / 1_000, self._check_counts),
+        )
+        self._tasks = [asyncio.create_task(self._repeat(*entry)) for entry in every]
+
+    async def _repeat(self, interval_s: float, work: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            due = time.monotonic() + interval_s
+            await asyncio.sleep(interval_s)
+            if interval_s == TICK_CHECK_S:
+                late_s = max(0.0, time.monotonic() - due)
+                self._ownership.context.metrics.observe(catalogue.LOOP_LAG, late_s)
+            await work()
+
+    async def _often(self) -> None:
+        if self._app.crashed:
+            reason = self._app.crash_reason or EngineError("the Faust app crashed")
+            self._ownership.stop_engine(reason)
+        for task in self._ownership.tasks.values():
+            if task.state in RUNNING and task.tick_owed():
+                tick = asyncio.create_task(task.tick())
+                self._ticks.add(tick)
+                tick.add_done_callback(self._ticks.discard)
+
+    async def commit_offsets(self) -> None:
+        """Commit checkpointed positions, for lag tools."""
+        topic = self._settings.topics.events
+        positions = {
+            TopicPartition(topic, number): task.checkpointer.position
+            for number, task in self._ownership.tasks.items()
+            if task.checkpointer is not None and task.checkpointer.ever_committed
+        }
+        news = {tp: at for tp, at in positions.items() if self._committed.get(tp) != at}
+        if not news:
+            return
+        try:
+            await self._ownership.context.joined().commit_positions(news)
+        except (KafkaError, TimeoutError) as error:
+            log.debug("group offsets not committed", error=repr(error))  # a rebalance, or no broker
+        else:
+            self._committed |= news
+
+    async def _check_counts(self) -> None:
+        """Runs are placed by the partition count: stop rather than go on under another one."""
+        try:
+            facts = await asyncio.to_thread(self._admin.facts)
+        except KafkaException as error:
+            log.debug("partition counts not checked", error=str(error))
+            return
+        context, topics = self._ownership.context, self._settings.topics
+        if topics.events not in facts:
+            return  # metadata of a broker that is just starting
+        now = facts[topics.events].partitions
+        if now != context.layout.partitions:
+            self._ownership.stop_engine(
+                PartitionsChangedError(
+                    f"{topics.events} had {context.layout.partitions} partitions and now has {now}"
+                )
+            )
+            return
+        uneven = [line for line in check(topics, facts, dev=True).faults if "must be equal" in line]
+        if uneven:
+            self._ownership.stop_engine(PartitionsChangedError("; ".join(uneven)))
+            return
+        context.layout = layout_of(topics, facts)  # queues that were made meanwhile
+
+    async def close(self) -> None:
+        """End all of it, with a last commit of offsets left to the consumer's stop."""
+        everything = [*self._tasks, *self._ticks]
+        for task in everything:
+            task.cancel()
+        await asyncio.gather(*everything, return_exceptions=True)

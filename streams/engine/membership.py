@@ -1,0 +1,114 @@
+"""Our place in the consumer group: is it still ours, and does the group still hear us?
+
+Watches every answer of the group's coordinator to aiokafka, which logs most of them and goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+import structlog
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import KafkaError
+
+from dalsegno.streams.engine.errors import EvictedError
+from dalsegno.streams.engine.fold import Clock
+
+log = structlog.get_logger(__name__)
+
+UNKNOWN_MEMBER_ID: Final = 25
+FENCED_INSTANCE_ID: Final = 82
+"""Error codes of the protocol; aiokafka has no class for the second."""
+
+PROBE_TIMEOUT_S: Final = 3.0
+PROBE_INTERVAL_S: Final = 0.2
+
+
+class Membership:
+    """Runs on the consumer's loop, but for what is read. `evicted` is called on that loop."""
+
+    def __init__(
+        self,
+        consumer: AIOKafkaConsumer,
+        clock: Clock,
+        static: bool,
+        evicted: Callable[[EvictedError], None],
+    ) -> None:
+        self._coordinator = consumer._coordinator
+        self._subscription = consumer._subscription
+        self._clock = clock
+        self._static = static
+        self._evicted = evicted
+        self._ask = self._coordinator._send_req
+        self._coordinator._send_req = self._watched
+        self.heard_at_s = clock()
+        self.reachable = True
+
+    async def _watched(self, request: Any) -> Any:  # noqa: ANN401 - untyped upstream  # noqa: ANN401 - untyped upstream
+        try:
+            answer = await self._ask(request)
+        except KafkaError:
+            self.reachable = False
+            raise
+        self.reachable = True
+        code = getattr(answer, "error_code", 0)
+        if code == 0:
+            self.heard_at_s = self._clock()
+        elif self._static and code in (UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID):
+            # Two processes with one name would take the place from each other for ever.
+            self._evicted(
+                EvictedError(
+                    f"the group gave this member's place away (error {code}): either it was silent "
+                    "for longer than its session, or another process has the same name"
+                )
+            )
+        return answer
+
+    def silent_s(self, now_s: float) -> float:
+        """For how long the group has not heard us although its broker answers; 0 while it is
+        away.
+        """
+        return max(0.0, now_s - self.heard_at_s) if self.reachable else 0.0
+
+    async def still_member(self, stopping: Callable[[], bool]) -> bool:
+        """Ask the group with a heartbeat. True: the partitions are still ours.
+
+        False: it has put us out, or is assigning anew, so an assignment will follow. While the
+        broker is away it goes on asking: giving up would orphan the partition.
+        """
+        coordinator, subscription = self._coordinator, self._subscription
+        while not stopping():
+            if coordinator.generation < 0 or subscription.reassignment_in_progress:
+                return False
+            try:
+                if coordinator.coordinator_id is not None and await asyncio.wait_for(
+                    coordinator._do_heartbeat(), PROBE_TIMEOUT_S
+                ):
+                    return not subscription.reassignment_in_progress
+            except (KafkaError, TimeoutError) as error:
+                log.warning("membership unknown, asking again", error=repr(error))
+            await asyncio.sleep(PROBE_INTERVAL_S)
+        return False
+
+    async def leave(self) -> None:
+        """Give a static member's place up at the stop, so that others need not wait for its
+        session.
+        """
+        self._coordinator._group_instance_id = None
+
+
+async def committed(consumer: AIOKafkaConsumer, topic: str, partition: int) -> int | None:
+    """The group's offset of a partition, or None."""
+    found: int | None = await consumer.committed(TopicPartition(topic, partition))
+    return found
+
+
+async def offset_at(consumer: AIOKafkaConsumer, topic: str, partition: int, at_ms: int) -> int:
+    """The first offset appended at or after `at_ms`, else the end of the log."""
+    place = TopicPartition(topic, partition)
+    found = (await consumer.offsets_for_times({place: max(0, at_ms)}))[place]
+    if found is not None:
+        return int(found.offset)
+    return int((await consumer.end_offsets([place]))[place])

@@ -1,0 +1,203 @@
+"""Every metric of the engine: name, kind, meaning, labels. docs/metrics.md is generated from this.
+
+Label values are bounded: each label says by what. Run ids, keys and worker names are never labels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+
+class Kind(StrEnum):
+    """Prometheus type."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric. `buckets` only for histograms, in the unit of the name."""
+
+    name: str
+    kind: Kind
+    meaning: str
+    labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = ()
+
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+_LONG_SECONDS = (0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 86400.0)
+
+FLOWS_MAX: Final = 50
+"""Flows beyond this many share the label value `other`."""
+
+OTHER: Final = "other"
+
+LABELS: Final = {
+    "partition": "number of the events partition",
+    "state": "of a partition task: new, fencing, restoring, ready, busy, stalled, stopped, closed",
+    "outcome": "of an event: applied, duplicate, superseded, refused, dead_lettered",
+    "reason": "a short code of our own, never text of a record; at most 100, then `other`",
+    "cause": "class of the error that ended a partition task",
+    "channel": "output channel: transitions, escalations, control, faults, dead-letters, queue.NAME",
+    "flow": f"name of a flow; at most {FLOWS_MAX}, then `other`",
+}
+
+EVENTS_APPLIED: Final = Metric(
+    "dalsegno_events_read_total",
+    Kind.COUNTER,
+    "Records of the events topic that went through apply.",
+)
+OUTCOMES: Final = Metric(
+    "dalsegno_events",
+    Kind.GAUGE,
+    "Records by outcome since the log began, from the state of the partitions owned here.",
+    ("partition", "outcome"),
+)
+WAITING: Final = Metric(
+    "dalsegno_events_waiting",
+    Kind.GAUGE,
+    "Records that wait for their run: with the outcomes they add up to the records read.",
+    ("partition",),
+)
+OUTPUTS: Final = Metric(
+    "dalsegno_outputs_total",
+    Kind.COUNTER,
+    "Outputs of the fold, repeats after a restore included.",
+    ("channel",),
+)
+OUTPUTS_OMITTED: Final = Metric(
+    "dalsegno_outputs_omitted_total",
+    Kind.COUNTER,
+    "Outputs whose value could not be encoded or was too large: sent empty, with the reason.",
+    ("channel", "reason"),
+)
+REFUSALS: Final = Metric(
+    "dalsegno_refusals_total",
+    Kind.COUNTER,
+    "Events of known runs that were refused, by reason.",
+    ("reason",),
+)
+SUPERSEDED: Final = Metric(
+    "dalsegno_epochs_superseded_total",
+    Kind.COUNTER,
+    "Reports of attempts that had lost their step.",
+)
+DEAD_LETTERS: Final = Metric(
+    "dalsegno_dead_letters_total", Kind.COUNTER, "Records put aside, by reason.", ("reason",)
+)
+EFFECTS_UNKNOWN: Final = Metric(
+    "dalsegno_effects_unknown_total",
+    Kind.COUNTER,
+    "Effects of unknown outcome that a new attempt or a person was given.",
+)
+REWORK: Final = Metric(
+    "dalsegno_steps_redispatched_total",
+    Kind.COUNTER,
+    "Handoffs with an epoch above 1: with dalsegno_steps_dispatched_total the rework rate.",
+    ("flow",),
+)
+DISPATCHED: Final = Metric("dalsegno_steps_dispatched_total", Kind.COUNTER, "Handoffs.", ("flow",))
+CONFLICTS: Final = Metric(
+    "dalsegno_state_conflicts_total",
+    Kind.COUNTER,
+    "Superseded and refused events of known runs: per event the state-conflict rate.",
+    ("flow",),
+)
+RECOVERY: Final = Metric(
+    "dalsegno_recovery_seconds",
+    Kind.HISTOGRAM,
+    "From a step's first failure to its completion, by append times: its mean is the MTTR.",
+    ("flow",),
+    _LONG_SECONDS,
+)
+ESCALATIONS: Final = Metric(
+    "dalsegno_escalations_total", Kind.COUNTER, "Questions put to people.", ("flow",)
+)
+ESCALATED_AGAIN: Final = Metric(
+    "dalsegno_escalations_again_total",
+    Kind.COUNTER,
+    "Escalations of a step that was escalated before: with the total, how clear they are.",
+    ("flow",),
+)
+LAG: Final = Metric(
+    "dalsegno_lag_records",
+    Kind.GAUGE,
+    "Records between the fold and the log's end.",
+    ("partition",),
+)
+BACKLOG_AGE: Final = Metric(
+    "dalsegno_backlog_age_seconds",
+    Kind.GAUGE,
+    "For how long the fold has not been at the log's end.",
+    ("partition",),
+)
+PARTITIONS: Final = Metric(
+    "dalsegno_partitions", Kind.GAUGE, "Partitions assigned to this engine, by state.", ("state",)
+)
+STOPS: Final = Metric(
+    "dalsegno_partition_stops_total",
+    Kind.COUNTER,
+    "Partitions that wait for a person.",
+    ("reason",),
+)
+REBUILDS: Final = Metric(
+    "dalsegno_partition_rebuilds_total",
+    Kind.COUNTER,
+    "Partition tasks that ended and began again from the last checkpoint.",
+    ("cause",),
+)
+RESTORED: Final = Metric(
+    "dalsegno_restore_progress_ratio",
+    Kind.GAUGE,
+    "Share of the changelog read back.",
+    ("partition",),
+)
+CHECKPOINT_AGE: Final = Metric(
+    "dalsegno_checkpoint_age_seconds",
+    Kind.GAUGE,
+    "Age of the oldest change that is not in a checkpoint; 0 if there is none.",
+    ("partition",),
+)
+CHECKPOINT_TIME: Final = Metric(
+    "dalsegno_checkpoint_seconds", Kind.HISTOGRAM, "From capture to commit.", (), _SECONDS
+)
+CHECKPOINT_BYTES: Final = Metric(
+    "dalsegno_checkpoint_bytes_total", Kind.COUNTER, "Bytes written to the changelog."
+)
+CHECKPOINT_RECORDS: Final = Metric(
+    "dalsegno_checkpoint_records_total", Kind.COUNTER, "Records written to the changelog."
+)
+RUNS_OPEN: Final = Metric(
+    "dalsegno_runs_open", Kind.GAUGE, "Runs that have not ended.", ("partition",)
+)
+RUNS_UNOWNED: Final = Metric(
+    "dalsegno_waits_unowned",
+    Kind.GAUGE,
+    "Runs that wait without an owner, deadline or next action: always 0, else a bug.",
+    ("partition",),
+)
+MONITOR_FAILURES: Final = Metric(
+    "dalsegno_monitor_failures_total", Kind.COUNTER, "Monitors that ended with an error."
+)
+LOOP_LAG: Final = Metric(
+    "dalsegno_event_loop_lag_seconds",
+    Kind.HISTOGRAM,
+    "How late the event loop wakes.",
+    (),
+    _SECONDS,
+)
+MEMORY: Final = Metric(
+    "dalsegno_resident_memory_bytes", Kind.GAUGE, "Resident memory of the process."
+)
+GROUP_SILENCE: Final = Metric(
+    "dalsegno_group_silence_seconds",
+    Kind.GAUGE,
+    "Since when the consumer group has not heard us although its broker answers.",
+)
+
+CATALOGUE: Final = tuple(value for value in list(globals().values()) if isinstance(value, Metric))

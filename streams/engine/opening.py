@@ -1,0 +1,161 @@
+"""How a partition is taken over, in this order:
+
+1. fence: start the transactional producer, so that the previous owner's next checkpoint fails;
+2. claim: append it to the changelog and the owners topic, in one transaction;
+3. restore: read the changelog until the claim shows, in bulk; state as of position X;
+4. check X against the log: nothing ever resets to earliest or latest by itself.
+
+Replay from X is the ordinary loop: what the output topics already have is skipped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dalsegno import __version__
+from dalsegno.schemas.codec import encode
+from dalsegno.schemas.outputs import Claim
+from dalsegno.streams.core.sequence import Sequence
+from dalsegno.streams.engine.context import EngineContext
+from dalsegno.streams.engine.errors import PositionLostError
+from dalsegno.streams.engine.fence import FencedProducer
+from dalsegno.streams.engine.fold import Fold
+from dalsegno.streams.engine.restore import (
+    CLAIM_KEY,
+    Restored,
+    RestoreJob,
+    RestoreProgress,
+    restore,
+)
+
+RULES_KNOWN = (1,)
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A partition that is ours: its state at X, its fence, and what its output topics already
+    have.
+    """
+
+    fold: Fold
+    producer: FencedProducer
+    marks: dict[str, Sequence]
+
+
+def start_position(
+    partition: int, checkpoint: int | None, committed: int | None, log_start: int, log_end: int
+) -> int:
+    """Where to read on. Raises `PositionLostError` where that is not certain.
+
+    `checkpoint`: X of the changelog; `committed`: the group's offset. Either is None if there is
+    none.
+    """
+    bounds = f"the log holds {log_start} to {log_end}"
+    if checkpoint is None:
+        if log_start == 0 and committed is None:
+            return 0
+        raise PositionLostError(
+            partition,
+            "no_checkpoint",
+            f"the changelog has no checkpoint, though the partition was read before ({bounds}, the "
+            f"group's offset is {committed}): restore the changelog topic",
+        )
+    if checkpoint < log_start:
+        raise PositionLostError(
+            partition,
+            "behind_log_start",
+            f"the checkpoint is at {checkpoint}, {bounds}: events in between are gone; "
+            "turn retention off and restore them from the archive",
+        )
+    if checkpoint > log_end:
+        raise PositionLostError(
+            partition,
+            "beyond_log_end",
+            f"the checkpoint is at {checkpoint}, {bounds}: the log lost acknowledged events; "
+            "check replication and unclean.leader.election.enable",
+        )
+    return checkpoint
+
+
+class Opening:
+    """Takes one partition over. Not reused."""
+
+    def __init__(self, context: EngineContext, partition: int, slots: asyncio.Semaphore) -> None:
+        self._context = context
+        self._partition = partition
+        self._slots = slots
+        self._claim_id = secrets.token_hex(8)
+        self.progress = RestoreProgress()
+
+    async def run(self, step: Callable[[str], None]) -> Opened:
+        """Fence, claim, restore, check. `step` hears the name of each. Raises what the steps raise,
+        with nothing left open.
+        """
+        settings = self._context.settings
+        step("fencing")
+        producer = FencedProducer(settings, f"{settings.prefix}-events-{self._partition}")
+        try:
+            await producer.start()
+            await producer.commit(self._claim())
+            step("restoring")
+            async with self._slots:
+                restored = await self._restore()
+                fold = await asyncio.to_thread(self._build, restored)
+            await self._place(fold, restored)
+        except BaseException:
+            self.progress.cancelled = True
+            await producer.close()
+            raise
+        return Opened(fold, producer, restored.marks)
+
+    def _claim(self) -> dict[tuple[str, int], list[tuple[bytes, bytes | None]]]:
+        context = self._context
+        topics = context.settings.topics
+        claim = encode(
+            Claim(
+                partition=self._partition,
+                owner=context.settings.owner,
+                url=context.url,
+                claim_id=self._claim_id,
+                rules_known=RULES_KNOWN,
+                code_version=__version__,
+                claimed_at_ms=time.time_ns() // 1_000_000,
+            )
+        )
+        return {
+            (topics.runs_changelog, self._partition): [(CLAIM_KEY, claim)],
+            (topics.owners, 0): [(str(self._partition).encode(), claim)],
+        }
+
+    async def _restore(self) -> Restored:
+        context = self._context
+        topics = context.settings.topics
+        channels = {
+            "transitions": topics.transitions,
+            "escalations": topics.escalations,
+            "dead-letters": topics.dead_letters,
+            **{f"queue.{name}": topics.queue(name) for name in context.layout.queues},
+        }
+        job = RestoreJob(
+            self._partition, self._claim_id, topics.events, topics.runs_changelog, channels
+        )
+        return await asyncio.to_thread(restore, context.settings, job, self.progress)
+
+    def _build(self, restored: Restored) -> Fold:
+        if not restored.parts:
+            return self._context.folds(self._partition, mac_keys=self._context.settings.keyring.ids)
+        return self._context.folds.restore(self._partition, restored.parts.items())
+
+    async def _place(self, fold: Fold, restored: Restored) -> None:
+        checkpoint = fold.position if restored.parts else None
+        committed = None
+        if checkpoint is None:
+            events = self._context.settings.topics.events
+            committed = await self._context.joined().committed(events, self._partition)
+        fold.position = start_position(
+            self._partition, checkpoint, committed, restored.log_start, restored.log_end
+        )

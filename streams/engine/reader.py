@@ -1,0 +1,65 @@
+"""From a consumed record to what the fold reads. Nothing in a record can stop the partition
+here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from aiokafka.structs import ConsumerRecord
+
+from dalsegno.schemas.control import ControlEvent
+from dalsegno.schemas.errors import KeyMissing, SchemaMissing
+from dalsegno.schemas.events import RunEvent
+from dalsegno.schemas.intake import Intake, Refusal
+from dalsegno.streams.core.record import Record, Unreadable
+from dalsegno.streams.engine.errors import PartitionStoppedError
+from dalsegno.streams.engine.fold import Fold
+
+
+class EventReader:
+    """Reads the records of one events partition."""
+
+    def __init__(self, intake: Intake, partition: int) -> None:
+        self._read = intake.read
+        self._partition = partition
+
+    def read(self, fold: Fold, consumed: Iterable[ConsumerRecord]) -> Iterator[Record]:
+        """Records for the fold, one by one: an event may change the policy that the next is read
+        by.
+
+        Raises `PartitionStoppedError` at a record that needs a key or schema which this process
+        lacks.
+        """
+        for raw in consumed:
+            headers = tuple((name, value or b"") for name, value in raw.headers)
+            value = raw.value or b""
+            event = self._event(fold, raw, value, headers)
+            yield Record(raw.offset, raw.timestamp, raw.key or b"", value, event, headers)
+
+    def _event(
+        self, fold: Fold, raw: ConsumerRecord, value: bytes, headers: tuple[tuple[str, bytes], ...]
+    ) -> RunEvent | ControlEvent | Unreadable:
+        policy = fold.policy
+        try:
+            event = self._read(
+                self._partition,
+                raw.key,
+                value,
+                headers,
+                schemas=policy.schemas,
+                mac_keys=policy.mac_keys,
+            )
+        except (KeyMissing, SchemaMissing) as error:
+            reason = "key_missing" if isinstance(error, KeyMissing) else "schema_missing"
+            raise PartitionStoppedError(
+                self._partition, reason, f"offset {raw.offset}: {error}"
+            ) from error
+        except (MemoryError, RecursionError):
+            raise  # ours, not the record's: the task stops and is rebuilt
+        except Exception as error:  # noqa: BLE001 - one bad record costs only itself
+            # The detail holds nothing that may differ between processes: the fold keeps it.
+            return Unreadable("intake_raised", type(error).__name__)
+        if isinstance(event, Refusal):
+            return Unreadable(event.reason, event.detail, event.run_id, event.kind)
+        return event

@@ -1,0 +1,115 @@
+"""The engine's settings, read once from `DALSEGNO_…` variables.
+
+What decides about runs is not here: that is the policy, in the log.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from dalsegno.schemas.mac import Keyring
+from dalsegno.schemas.topics import Topics
+
+
+class KafkaSecurity(BaseSettings):
+    """How to talk to the brokers: the same for Faust, our own clients and the admin client."""
+
+    model_config = SettingsConfigDict(env_prefix="DALSEGNO_", frozen=True, extra="ignore")
+
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "SCRAM-SHA-512"
+    sasl_username: str = ""
+    sasl_password: SecretStr = SecretStr("")
+    ssl_ca_file: str = ""
+    ssl_cert_file: str = ""
+    ssl_key_file: str = ""
+    ssl_key_password: SecretStr = SecretStr("")
+    ssl_check_hostname: bool = True
+
+
+class EngineSettings(BaseSettings):
+    """One engine process. Durations carry their unit in the name."""
+
+    model_config = SettingsConfigDict(env_prefix="DALSEGNO_", frozen=True, extra="ignore")
+
+    bootstrap_servers: str = "127.0.0.1:9092"
+    prefix: str = Field("dalsegno", pattern=r"^[A-Za-z0-9._-]{1,100}$")
+    dev: bool = Field(default=False, description="one broker: replication faults are warnings")
+    name: str = Field("", description="stable name of this replica: makes it a static member")
+    leave: bool = Field(default=False, description="give a static member's place up when stopping")
+    mac_keys: Annotated[dict[str, bytes], NoDecode] = Field(
+        default_factory=dict, repr=False, description="`id:hex,id:hex`; the first one signs"
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    http_host: str = "127.0.0.1"
+    http_port: int = Field(8470, ge=0, le=65535, description="0: any free port")
+    http_url: str = Field(
+        "", description="how other engines reach this one; default from host, port"
+    )
+
+    session_timeout_ms: int = Field(6_000, ge=500)
+    heartbeat_interval_ms: int = Field(500, ge=50)
+    rebalance_timeout_ms: int = Field(6_000, ge=500)
+    poll_interval_max_ms: int = Field(60_000, ge=5_000)
+    request_timeout_ms: int = Field(3_000, ge=500)
+    transaction_timeout_ms: int = Field(5_000, ge=1_000)
+    metadata_age_max_ms: int = Field(10_000, ge=500)
+
+    fetch_wait_ms: int = Field(50, ge=1, le=1_000)
+    batch_records_max: int = Field(500, ge=1)
+    checkpoint_interval_ms: int = Field(250, ge=10)
+    checkpoint_events_max: int = Field(20_000, ge=1)
+    unacked_outputs_max: int = Field(8_000, ge=1)
+    restore_timeout_ms: int = Field(30_000, ge=1_000, description="without any progress")
+    restores_at_once: int = Field(2, ge=1)
+    offsets_interval_ms: int = Field(5_000, ge=100)
+    stop_timeout_ms: int = Field(9_000, ge=1_000)
+
+    security: KafkaSecurity = Field(default_factory=KafkaSecurity)
+
+    @field_validator("mac_keys", mode="before")
+    @classmethod
+    def _parse_keys(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        pairs = [item.partition(":") for item in value.split(",") if item]
+        if not all(colon for _, colon, _ in pairs):
+            raise ValueError("write DALSEGNO_MAC_KEYS as `id:hex,id:hex`")
+        return {name.strip(): bytes.fromhex(key.strip()) for name, _, key in pairs}
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.heartbeat_interval_ms * 3 > self.session_timeout_ms:
+            raise ValueError("session_timeout_ms must be at least three heartbeat intervals")
+        return self
+
+    @property
+    def topics(self) -> Topics:
+        """The topic names under the prefix."""
+        return Topics(self.prefix)
+
+    @property
+    def group(self) -> str:
+        """The consumer group of the engines."""
+        return f"{self.prefix}-engine"
+
+    @property
+    def keyring(self) -> Keyring:
+        """The MAC keys of the settings."""
+        return Keyring(self.mac_keys)
+
+    @property
+    def signing_key(self) -> str:
+        """The id of the key that signs what this engine appends; empty if there is none."""
+        return next(iter(self.mac_keys), "")
+
+    @property
+    def owner(self) -> str:
+        """What claims call this process."""
+        return self.name or f"{socket.gethostname()}-{os.getpid()}"

@@ -1,0 +1,68 @@
+"""What happens before the group is joined: a broker answers, and the topics are right."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import structlog
+from confluent_kafka import KafkaException
+
+from dalsegno.streams.engine.checks import check, layout_of, transactions_allowed
+from dalsegno.streams.engine.context import Layout
+from dalsegno.streams.engine.errors import OutcomeUnknownError, StartRefusedError
+from dalsegno.streams.engine.settings import EngineSettings
+from dalsegno.streams.engine.topics_admin import TopicAdmin
+
+log = structlog.get_logger(__name__)
+
+_BROKER_RETRY_S: Final = 1.0
+_MAC_FAULT: Final = (
+    "no MAC key: set DALSEGNO_MAC_KEYS=`id:hex` (at least 16 bytes; `openssl rand -hex 32`), the "
+    "same in every engine and console"
+)
+
+
+async def wait_for_broker(settings: EngineSettings, stop: asyncio.Event) -> bool:
+    """Wait for as long as it takes: Faust would exit if it cannot bootstrap. False if told to
+    stop.
+    """
+    while not stop.is_set():
+        try:
+            await asyncio.to_thread(TopicAdmin(settings).ping)
+        except KafkaException as error:
+            log.warning("no broker yet", servers=settings.bootstrap_servers, error=str(error))
+            try:
+                await asyncio.wait_for(stop.wait(), _BROKER_RETRY_S)
+            except TimeoutError:
+                continue
+        else:
+            return True
+    return False
+
+
+async def ready_topics(settings: EngineSettings) -> Layout:
+    """Check everything. Raises `StartRefusedError` with all faults."""
+    admin = TopicAdmin(settings)
+    facts = await asyncio.to_thread(admin.facts)
+    findings = check(settings.topics, facts, dev=settings.dev)
+    for warning in findings.warnings:
+        log.warning("start-up check", warning=warning)
+    faults = list(findings.faults)
+    if not settings.mac_keys:
+        faults.append(_MAC_FAULT)
+    if not faults:
+        refused = await _transactions(settings)
+        faults += [refused] if refused else []
+    if faults:
+        raise StartRefusedError(tuple(faults))
+    return layout_of(settings.topics, facts)
+
+
+async def _transactions(settings: EngineSettings) -> str | None:
+    while True:
+        try:
+            return await transactions_allowed(settings)
+        except OutcomeUnknownError as error:
+            log.warning("transactions not checked, trying again", error=str(error))
+            await asyncio.sleep(_BROKER_RETRY_S)

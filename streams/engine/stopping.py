@@ -1,0 +1,40 @@
+"""SIGTERM and SIGINT: checkpoint and stop, within a bound that nothing inside the process can
+break.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from types import FrameType
+from typing import Final
+
+_FORCED: Final = 1
+
+
+class StopSignals:
+    """`requested` is set at the first signal. From then on the process ends within `timeout_s`.
+
+    The handlers are Python's own, not the loop's: a batch that never ends keeps the loop from
+    running, while Python's still run between two of its instructions.
+    """
+
+    def __init__(self, timeout_s: float) -> None:
+        self.requested = asyncio.Event()
+        self._timeout_s = timeout_s
+        self._loop = asyncio.get_running_loop()
+        self._bound: threading.Timer | None = None
+
+    def install(self) -> None:
+        """Take the signals over. Main thread only."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        if self._bound is None:
+            self._bound = threading.Timer(self._timeout_s, os._exit, [_FORCED])
+            self._bound.daemon = True
+            self._bound.start()
+        self._loop.call_soon_threadsafe(self.requested.set)

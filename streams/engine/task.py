@@ -1,0 +1,337 @@
+"""The partition task: owns one partition's state while the partition is ours.
+
+Life: opening (see `opening`) → ready ⇄ busy, or stalled at a bound → closed. Any failure ends the
+task for good: it writes nothing more, and its owner makes a new one from the last checkpoint once
+the group says that the partition is still ours. A stopped task waits for a person.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from enum import StrEnum
+
+import structlog
+from aiokafka.structs import RecordMetadata
+
+from dalsegno.schemas.codec import encode
+from dalsegno.schemas.control import ClockTick, ControlEvent
+from dalsegno.streams.engine.batch import Batch, Wanted
+from dalsegno.streams.engine.checkpoint import CheckpointDone, Checkpointer
+from dalsegno.streams.engine.context import EngineContext
+from dalsegno.streams.engine.encoding import Encoder
+from dalsegno.streams.engine.errors import (
+    EngineError,
+    OutcomeUnknownError,
+    PartitionStoppedError,
+)
+from dalsegno.streams.engine.fence import FencedProducer
+from dalsegno.streams.engine.fold import Fold
+from dalsegno.streams.engine.heartbeats import HeartbeatFeed
+from dalsegno.streams.engine.opening import Opened, Opening
+from dalsegno.streams.engine.outputs import FAST_LANE, RECORD_LANE, Outputs
+from dalsegno.streams.engine.reader import EventReader
+from dalsegno.streams.engine.restore import RestoreProgress
+from dalsegno.streams.engine.ticks import TickPlan
+
+log = structlog.get_logger(__name__)
+
+
+class TaskState(StrEnum):
+    """State of a partition task."""
+
+    NEW = "new"
+    FENCING = "fencing"
+    RESTORING = "restoring"
+    READY = "ready"
+    BUSY = "busy"
+    STALLED = "stalled"
+    STOPPED = "stopped"
+    CLOSED = "closed"
+
+
+OPENING = frozenset({TaskState.NEW, TaskState.FENCING, TaskState.RESTORING})
+RUNNING = frozenset({TaskState.READY, TaskState.BUSY, TaskState.STALLED})
+
+
+class PartitionTask:
+    """One partition. `lost(task, error)` is called once when it cannot go on."""
+
+    def __init__(
+        self,
+        context: EngineContext,
+        number: int,
+        lost: Callable[[PartitionTask, EngineError], None],
+        slots: asyncio.Semaphore,
+    ) -> None:
+        self.number = number
+        self.state = TaskState.NEW
+        self.error: EngineError | None = None
+        self.feed: HeartbeatFeed | None = None
+        self.ticks = TickPlan()
+        self.ticket = 0
+        self._context = context
+        self._lost = lost
+        self._opening = Opening(context, number, slots)
+        self._fold: Fold | None = None
+        self._producer: FencedProducer | None = None
+        self._outputs: Outputs | None = None
+        self._checkpointer: Checkpointer | None = None
+        self._reader = EventReader(context.intake, number)
+        self._next_fetch = 0
+        self._end_offset = 0
+        self._end_seen_s = 0.0
+        self._caught_up_s = 0.0
+        self._last_at_ms = 0
+
+    async def open(self) -> None:
+        """Take the partition over. Raises what the steps raise, with nothing left open."""
+        opened = await self._opening.run(self._step)
+        await self._start(opened)
+        log.info(
+            "partition open",
+            partition=self.number,
+            position=opened.fold.position,
+            restored=self._opening.progress.records,
+        )
+
+    def _step(self, name: str) -> None:
+        if self.state is not TaskState.CLOSED:
+            self.state = TaskState(name)
+
+    async def _start(self, opened: Opened) -> None:
+        context, settings = self._context, self._context.settings
+        self._producer, fold = opened.producer, opened.fold
+        try:
+            lanes = {lane: await context.pool.acquire(lane) for lane in (FAST_LANE, RECORD_LANE)}
+        except EngineError:
+            await self._producer.close()
+            raise
+        layout = context.layout
+        encoder = Encoder(
+            settings.topics,
+            self.number,
+            layout.counts,
+            size_max=layout.size_of,
+            encode=encode,
+            omitted=context.metrics.output_omitted,
+        )
+        self._outputs = Outputs(encoder, lanes, opened.marks, self._fail, self._moved)
+        self._checkpointer = Checkpointer(
+            fold,
+            self._outputs,
+            self._producer,
+            (settings.topics.runs_changelog, self.number),
+            interval_s=settings.checkpoint_interval_ms / 1_000,
+            events_max=settings.checkpoint_events_max,
+            failed=self._fail,
+            done=self._checkpointed,
+            clock=context.clock,
+        )
+        self._fold = fold
+        self._next_fetch = fold.position
+        if context.monitors is not None:
+            self.feed = await HeartbeatFeed.start(context, self)
+            self.feed.attempts(fold.drain_in_flight())
+        if self.state is TaskState.CLOSED:
+            await self._release()
+            return
+        self.state = TaskState.READY
+        context.joined().wake()
+
+    def wanted(self) -> Wanted | None:
+        """The events to read next, or None while it is not ready for any."""
+        return Wanted(self._next_fetch, self.ticket) if self.state is TaskState.READY else None
+
+    def take(self, ticket: int) -> bool:
+        """Mark it busy with the batch that it asked for under this ticket."""
+        if self.state is not TaskState.READY or ticket != self.ticket:
+            return False
+        self.state = TaskState.BUSY
+        return True
+
+    def seen_end(self, end_offset: int) -> None:
+        """A fetch answered just now that the log ends there."""
+        self._end_offset = end_offset
+        self._end_seen_s = self._context.clock()
+        if self._next_fetch >= end_offset:
+            self._caught_up_s = self._end_seen_s
+
+    def process(self, batch: Batch) -> None:
+        """Apply a batch: memory, position and counters advance, outputs leave at once.
+
+        This is the task's boundary: whatever is raised here ends this task, and only this one.
+        """
+        if batch.ticket != self.ticket or self.state is not TaskState.BUSY:
+            return
+        try:
+            self._apply(batch)
+        except PartitionStoppedError as error:
+            self.stop(error)
+        except Exception as error:
+            log.exception("batch failed", partition=self.number)
+            self._fail(OutcomeUnknownError(f"batch: {error!r}"))
+
+    def _apply(self, batch: Batch) -> None:
+        fold, outputs, checkpointer = self._open_parts()
+        apply, add = fold.apply, outputs.add
+        try:
+            for record in self._reader.read(fold, batch.records):
+                produced = apply(record)
+                if produced:
+                    add(produced)
+                    self._context.metrics.signals.outputs(produced)
+        finally:
+            checkpointer.applied()
+        changes = fold.drain_in_flight()
+        if self.feed is not None and changes:
+            self.feed.attempts(changes)
+        if batch.records:
+            self._last_at_ms = batch.records[-1].timestamp
+            self.ticks.observed(self._last_at_ms, self._context.clock())
+        self._next_fetch = batch.next_position
+        self.seen_end(max(batch.end_offset, batch.next_position))
+        self._context.metrics.applied(len(batch.records))
+        self.state = TaskState.STALLED
+        self._moved()
+
+    def _open_parts(self) -> tuple[Fold, Outputs, Checkpointer]:
+        assert self._fold is not None
+        assert self._outputs is not None
+        assert self._checkpointer is not None
+        return self._fold, self._outputs, self._checkpointer
+
+    def _moved(self) -> None:
+        """Something was acknowledged or committed: go on if that brought us below the bounds."""
+        if self.state is not TaskState.STALLED:
+            return
+        _, outputs, checkpointer = self._open_parts()
+        if outputs.unacked > self._context.settings.unacked_outputs_max or checkpointer.full:
+            return
+        self.state = TaskState.READY
+        self._context.joined().wake()
+
+    def _checkpointed(self, done: CheckpointDone) -> None:
+        self._context.metrics.checkpointed(done)
+        self._moved()
+
+    def tick_owed(self) -> bool:
+        """Whether a clock tick has to be appended now. Asked several times a second."""
+        fold, now_s = self._fold, self._context.clock()
+        if fold is None or not self._context.settings.signing_key:
+            return False
+        return self.ticks.due(fold, self.behind_s(now_s), now_s)
+
+    async def tick(self) -> None:
+        """Append a clock tick. One is in flight at a time."""
+        fold = self._open_parts()[0]
+        deadline_ms = None if fold.needs_tick else fold.next_log_deadline_ms
+        tick = ClockTick(
+            partition=self.number,
+            number=self.ticks.number(fold.position),
+            source=self._context.settings.owner,
+        )
+        self.ticks.sent(self._context.clock())
+        try:
+            appended = await self.append_control(tick)
+        except EngineError as error:
+            self.ticks.failed(self._context.clock())
+            log.warning("tick not appended", partition=self.number, error=str(error))
+            return
+        self.ticks.appended(appended.timestamp, deadline_ms, self._context.clock())
+
+    async def append_control(self, event: ControlEvent) -> RecordMetadata:
+        """Sign and append to the events topic. Raises `OutcomeUnknownError`."""
+        return await self._context.control.append(event)
+
+    def behind_s(self, now_s: float) -> float:
+        """How long ago the fold was last seen at the log's end, in seconds."""
+        return max(0.0, now_s - self._caught_up_s)
+
+    def caught_up(self) -> bool:
+        """Whether the fold was at the log's end within the last second."""
+        return self.state in RUNNING and self.behind_s(self._context.clock()) < 1.0
+
+    @property
+    def fold(self) -> Fold | None:
+        """The state, for queries: None until it is restored."""
+        return self._fold
+
+    @property
+    def progress(self) -> RestoreProgress:
+        """How far the restore is."""
+        return self._opening.progress
+
+    @property
+    def events_offset(self) -> int:
+        """The fold has applied the events below this offset."""
+        return self._fold.position if self._fold is not None else 0
+
+    @property
+    def lag(self) -> int:
+        """Records between the fold and the log's end, as last seen."""
+        return max(0, self._end_offset - self._next_fetch)
+
+    @property
+    def last_at_ms(self) -> int:
+        """Append time of the last record applied, 0 before the first."""
+        return self._last_at_ms
+
+    @property
+    def checkpointer(self) -> Checkpointer | None:
+        """Its checkpoints, once it is open."""
+        return self._checkpointer
+
+    @property
+    def missing_topics(self) -> tuple[str, ...]:
+        """Topics that its outputs wait for."""
+        return self._outputs.missing_topics if self._outputs is not None else ()
+
+    async def settle(self, timeout_s: float) -> None:
+        """Stop reading and write a final checkpoint; the state is kept, in case the partition
+        stays.
+        """
+        self.ticket += 1
+        if self._checkpointer is None or self.state not in RUNNING:
+            return
+        settled = await self._checkpointer.settle(timeout_s)
+        if not settled:
+            log.warning("final checkpoint not in time", partition=self.number)
+        if self.state is TaskState.BUSY:  # the batch was dropped: its ticket is void
+            self.state = TaskState.READY
+
+    def stop(self, error: PartitionStoppedError) -> None:
+        """Go no further: a person has to act. What was applied is still checkpointed."""
+        self.error = error
+        self.state = TaskState.STOPPED
+        self._context.metrics.stopped(error.reason)
+        log.error(
+            "partition stopped", partition=self.number, reason=error.reason, detail=error.detail
+        )
+
+    def _fail(self, error: EngineError) -> None:
+        if self.state is TaskState.CLOSED:
+            return
+        self.state = TaskState.CLOSED
+        self.error = error
+        self._lost(self, error)
+
+    async def close(self) -> None:
+        """Write nothing more and free everything."""
+        self.state = TaskState.CLOSED
+        self.ticket += 1
+        self._opening.progress.cancelled = True
+        await self._release()
+
+    async def _release(self) -> None:
+        feed, self.feed = self.feed, None
+        if feed is not None:
+            await feed.close()
+        if self._checkpointer is not None:
+            await self._checkpointer.close()
+        outputs, self._outputs = self._outputs, None
+        if outputs is not None:
+            await outputs.close()
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            await producer.close()

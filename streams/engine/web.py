@@ -1,0 +1,182 @@
+"""The engine's HTTP server: liveness, readiness, metrics, and queries that any engine answers."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Final
+
+from aiohttp import ClientError, ClientSession, ClientTimeout, web
+
+from dalsegno.schemas.partitioner import partition_for
+from dalsegno.streams.engine import gauges, queries
+from dalsegno.streams.engine.jsonable import dumps
+from dalsegno.streams.engine.metrics import EngineMetrics
+from dalsegno.streams.engine.owners import OwnersView
+from dalsegno.streams.engine.ownership import Ownership
+from dalsegno.streams.engine.settings import EngineSettings
+from dalsegno.streams.engine.task import RUNNING, PartitionTask
+
+PROXIED: Final = "X-Dalsegno-Proxied"
+"""Set on a call from one engine to another: it is answered or refused there, never passed on."""
+
+WAIT_MS_MAX: Final = 30_000
+_PROXY_MARGIN_S: Final = 5.0
+_WAIT_STEP_S: Final = 0.005
+
+
+def reply(status: int, value: object) -> web.Response:
+    """A JSON answer."""
+    return web.Response(status=status, body=dumps(value), content_type="application/json")
+
+
+def unavailable(error: str, **more: object) -> web.Response:
+    """503: try again soon. `error` is a short code."""
+    return reply(503, {"error": error, **more})
+
+
+class EngineWeb:
+    """Up from the first moment of a start, so that a supervisor sees a waiting engine as alive."""
+
+    def __init__(self, settings: EngineSettings, metrics: EngineMetrics) -> None:
+        self._settings = settings
+        self._metrics = metrics
+        self._ownership: Ownership | None = None
+        self._owners: OwnersView | None = None
+        self._session: ClientSession | None = None
+        self._runner: web.AppRunner | None = None
+
+    async def start(self) -> str:
+        """Bind and serve. Returns the URL under which other engines reach us."""
+        application = web.Application()
+        application.add_routes(
+            [
+                web.get("/livez", self._livez),
+                web.get("/readyz", self._readyz),
+                web.get("/metrics", self._metrics_page),
+                web.get("/partitions", self._partitions),
+                web.get("/runs", self._runs),
+                web.get("/runs/{run_id:.+}", self._run),
+            ]
+        )
+        self._runner = web.AppRunner(application, access_log=None)
+        await self._runner.setup()
+        settings = self._settings
+        site = web.TCPSite(self._runner, settings.http_host, settings.http_port)
+        await site.start()
+        self._session = ClientSession()
+        host, port = self._runner.addresses[0][:2]
+        return settings.http_url or f"http://{host}:{port}"
+
+    def serve(self, ownership: Ownership, owners: OwnersView) -> None:
+        """The partitions exist: answer queries."""
+        self._ownership, self._owners = ownership, owners
+
+    async def close(self) -> None:
+        """Stop serving."""
+        if self._session is not None:
+            await self._session.close()
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _livez(self, _request: web.Request) -> web.Response:
+        """Red when a restart would help: the group does not hear us although its broker answers."""
+        silent_s = self._ownership.context.joined().silent_s() if self._ownership else 0.0
+        limit_s = 2 * self._settings.session_timeout_ms / 1_000
+        alive = silent_s <= limit_s
+        return reply(200 if alive else 503, {"alive": alive, "group_silent_s": round(silent_s, 1)})
+
+    async def _readyz(self, _request: web.Request) -> web.Response:
+        if self._ownership is None:
+            return unavailable("starting", detail="waits for a broker, or for the checks")
+        tasks = self._ownership.tasks.values()
+        waiting = [queries.partition_view(task) for task in tasks if not _ready(task)]
+        if waiting:
+            return unavailable("partitions_not_ready", partitions=waiting)
+        return reply(200, {"ready": True, "partitions": sorted(self._ownership.tasks)})
+
+    async def _metrics_page(self, _request: web.Request) -> web.Response:
+        body = gauges.collect(self._metrics, self._ownership)
+        return web.Response(body=body, headers={"Content-Type": "text/plain; version=0.0.4"})
+
+    async def _partitions(self, _request: web.Request) -> web.Response:
+        if self._ownership is None or self._owners is None:
+            return unavailable("starting")
+        own = [queries.partition_view(task) for task in self._ownership.tasks.values()]
+        return reply(
+            200, {"own": own, "owners": [c for _, c in sorted(self._owners.claims.items())]}
+        )
+
+    async def _runs(self, request: web.Request) -> web.Response:
+        if self._ownership is None:
+            return unavailable("starting")
+        try:
+            wanted = queries.RunFilter.parse(request.query)
+        except ValueError as error:
+            return reply(400, {"error": "bad_query", "detail": str(error)})
+        tasks = [task for task in self._ownership.tasks.values() if task.state in RUNNING]
+        return reply(200, await queries.list_runs(tasks, wanted))
+
+    async def _run(self, request: web.Request) -> web.Response:
+        if self._ownership is None or self._owners is None:
+            return unavailable("starting")
+        run_id = request.match_info["run_id"]
+        try:
+            min_offset = int(request.query.get("min_offset", "-1"))
+            wait_ms = min(WAIT_MS_MAX, max(0, int(request.query.get("wait_ms", "0"))))
+        except ValueError:
+            return reply(
+                400, {"error": "bad_query", "detail": "min_offset and wait_ms are integers"}
+            )
+        number = partition_for(run_id, self._ownership.context.layout.partitions)
+        task = self._ownership.tasks.get(number)
+        if task is None:
+            return await self._proxy(request, number, wait_ms)
+        return await self._own_run(task, run_id, min_offset, wait_ms)
+
+    async def _own_run(
+        self, task: PartitionTask, run_id: str, min_offset: int, wait_ms: int
+    ) -> web.Response:
+        deadline = time.monotonic() + wait_ms / 1_000
+        while not _has_read(task, min_offset) and time.monotonic() < deadline:  # noqa: ASYNC110
+            await asyncio.sleep(_WAIT_STEP_S)  # an event per query would cost every batch
+        if task.state not in RUNNING or task.fold is None:
+            return unavailable("partition_not_ready", partition=queries.partition_view(task))
+        if not _has_read(task, min_offset):
+            return unavailable(
+                "not_yet_read", partition=task.number, position=task.events_offset, lag=task.lag
+            )
+        view = task.fold.run(run_id)
+        if view is None:
+            return reply(404, {"error": "unknown_run", "run_id": run_id, "partition": task.number})
+        return reply(200, {"partition": task.number, "position": task.events_offset, "run": view})
+
+    async def _proxy(self, request: web.Request, number: int, wait_ms: int) -> web.Response:
+        assert self._session is not None
+        assert self._owners is not None
+        claim = self._owners.claims.get(number)
+        if claim is None or PROXIED in request.headers:
+            return unavailable(
+                "no_owner", partition=number, detail="the partition has no owner now"
+            )
+        timeout = ClientTimeout(total=wait_ms / 1_000 + _PROXY_MARGIN_S)
+        try:
+            async with self._session.get(
+                claim.url + request.path_qs, headers={PROXIED: "1"}, timeout=timeout
+            ) as answer:
+                body = await answer.read()
+                return web.Response(
+                    status=answer.status, body=body, content_type=answer.content_type
+                )
+        except (ClientError, TimeoutError, OSError) as error:
+            return unavailable(
+                "owner_unreachable", partition=number, url=claim.url, detail=type(error).__name__
+            )
+
+
+def _ready(task: PartitionTask) -> bool:
+    return task.state in RUNNING and not task.missing_topics
+
+
+def _has_read(task: PartitionTask, min_offset: int) -> bool:
+    return task.state in RUNNING and task.events_offset > min_offset
