@@ -1,0 +1,90 @@
+"""Answers on the control topic: read by `assign` from the partition of this participant's address.
+
+The reading position is the partition's end before the first record that asks for an answer is sent,
+so no answer can be missed; answers are idempotent, so one that comes twice does no harm.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+from collections.abc import Callable
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from dalsegno.schemas import codec
+from dalsegno.schemas.errors import DecodeError
+from dalsegno.schemas.outputs import Answer
+from dalsegno.schemas.partitioner import partition_for
+from dalsegno.streams.client.config import ClientConfig
+from dalsegno.streams.client.errors import DeliveryFailed
+from dalsegno.streams.client.fork import ForkGuard
+
+_LOG = logging.getLogger("dalsegno.client")
+_POLL_S = 0.2
+_BATCH = 500
+
+
+def reply_address(name: str) -> str:
+    """`<name>-<random>`: no two processes, and no two lives of one, share an address."""
+    return f"{name}-{secrets.token_hex(8)}"
+
+
+class AnswerReader:
+    """Owns a consumer and its thread; `on_answer` is called in that thread and must not block."""
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        address: str,
+        partitions: int,
+        on_answer: Callable[[Answer], None],
+    ) -> None:
+        """Finds the end of the partition. Raises `DeliveryFailed` if no broker tells it in time."""
+        self.address = address
+        self._key = address.encode()
+        self._on_answer = on_answer
+        topic = config.topics.control
+        self._consumer = Consumer(config.reader(f"{address}-answers"))
+        self._guard = ForkGuard(self._consumer)
+        place = TopicPartition(topic, partition_for(address, partitions))
+        try:
+            _, end = self._consumer.get_watermark_offsets(
+                place, timeout=config.request_timeout_ms / 1_000
+            )
+        except KafkaException as error:
+            self._consumer.close()
+            cause = error.args[0]
+            raise DeliveryFailed(topic, self._key, cause.name(), cause.str()) from error
+        self._consumer.assign([TopicPartition(topic, place.partition, end)])
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"{address}-answers", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop reading. May be repeated."""
+        if not self._guard.forked and not self._stopping.is_set():
+            self._stopping.set()
+            self._thread.join()
+            self._consumer.close()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            message = self._consumer.poll(_POLL_S)
+            if message is None:
+                continue
+            for each in (message, *self._consumer.consume(_BATCH, 0)):
+                if each.error() is not None:
+                    _LOG.warning("reading answers: %s", each.error())
+                elif each.key() == self._key:
+                    self._hand_on(each.value())
+
+    def _hand_on(self, value: bytes) -> None:
+        try:
+            answer = codec.decode(value)
+        except DecodeError as error:
+            _LOG.error("an answer that cannot be read: %s", error)
+            return
+        if isinstance(answer, Answer):
+            self._on_answer(answer)

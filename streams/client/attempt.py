@@ -1,0 +1,64 @@
+"""An attempt that this worker holds, from the commit that took it until it is reported or
+abandoned.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from dalsegno.schemas.outputs import Handoff
+
+if TYPE_CHECKING:
+    from dalsegno.streams.client.step import Step
+
+AttemptId = tuple[str, str, int]
+"""(run id, step, epoch)"""
+
+
+class StopReason(StrEnum):
+    """Why an attempt must stop. After any of them it reports nothing."""
+
+    SUPERSEDED = "superseded"
+    CANCELLED = "cancelled"
+    LEASE = "lease"
+    FENCED = "fenced"
+    SHUTDOWN = "shutdown"
+
+
+class Attempt:
+    """Mutable state of one held attempt. Times in seconds of the worker's lease clock.
+
+    `started_sent_s`: when its `StepStarted` was sent; the first sign of life that the monitor
+    counts.
+    `progress` only grows. `stopped` is set once, by any thread, and never unset.
+    """
+
+    __slots__ = (
+        "effects",
+        "handoff",
+        "partition",
+        "progress",
+        "started_sent_s",
+        "step",
+        "stopped",
+        "task",
+        "trace",
+    )
+
+    def __init__(self, handoff: Handoff, step: Step, partition: int, trace: str) -> None:
+        self.handoff = handoff
+        self.step = step
+        self.partition = partition
+        self.trace = trace
+        self.progress = 0
+        self.started_sent_s = 0.0
+        self.stopped: StopReason | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.effects: set[asyncio.Task[object]] = set()
+
+    @property
+    def id(self) -> AttemptId:
+        handoff = self.handoff
+        return (handoff.run_id, handoff.step, handoff.epoch)

@@ -1,0 +1,186 @@
+"""Settings of clients and workers: frozen values, read once.
+
+Arguments come first, then the environment: `DALSEGNO_BOOTSTRAP_SERVERS`, `DALSEGNO_PREFIX`,
+`DALSEGNO_SECURITY_PROTOCOL`, `DALSEGNO_SASL_MECHANISM`, `DALSEGNO_SASL_USERNAME`,
+`DALSEGNO_SASL_PASSWORD`, `DALSEGNO_SSL_CA_LOCATION`, `DALSEGNO_SSL_CERTIFICATE_LOCATION`,
+`DALSEGNO_SSL_KEY_LOCATION`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from dalsegno.schemas.topics import Topics
+from dalsegno.streams.client.errors import SettingsError
+
+KafkaConfig = dict[str, str | int | float | bool | object]
+"""What librdkafka is given: its own property names."""
+
+_LOG = logging.getLogger("dalsegno.client.kafka")
+
+
+@dataclass(frozen=True, slots=True)
+class Security:
+    """How to reach the brokers: TLS and SASL under librdkafka's meaning of the words. Empty: not
+    set.
+    """
+
+    protocol: str = ""
+    sasl_mechanism: str = ""
+    sasl_username: str = ""
+    sasl_password: str = field(default="", repr=False)
+    ssl_ca_location: str = ""
+    ssl_certificate_location: str = ""
+    ssl_key_location: str = ""
+
+    @classmethod
+    def from_env(cls, env: Mapping[str, str]) -> Security:
+        """Read from the variables that the module's text lists."""
+        return cls(
+            protocol=env.get("DALSEGNO_SECURITY_PROTOCOL", ""),
+            sasl_mechanism=env.get("DALSEGNO_SASL_MECHANISM", ""),
+            sasl_username=env.get("DALSEGNO_SASL_USERNAME", ""),
+            sasl_password=env.get("DALSEGNO_SASL_PASSWORD", ""),
+            ssl_ca_location=env.get("DALSEGNO_SSL_CA_LOCATION", ""),
+            ssl_certificate_location=env.get("DALSEGNO_SSL_CERTIFICATE_LOCATION", ""),
+            ssl_key_location=env.get("DALSEGNO_SSL_KEY_LOCATION", ""),
+        )
+
+    def properties(self) -> KafkaConfig:
+        """librdkafka properties of what is set."""
+        named = {
+            "security.protocol": self.protocol,
+            "sasl.mechanisms": self.sasl_mechanism,
+            "sasl.username": self.sasl_username,
+            "sasl.password": self.sasl_password,
+            "ssl.ca.location": self.ssl_ca_location,
+            "ssl.certificate.location": self.ssl_certificate_location,
+            "ssl.key.location": self.ssl_key_location,
+        }
+        return {name: value for name, value in named.items() if value}
+
+
+@dataclass(frozen=True, slots=True)
+class ClientConfig:
+    """Where the brokers are and how long to try. Times in milliseconds.
+
+    `delivery_timeout_ms`: how long a record may take to be acknowledged before the caller is told.
+    `queue_messages_max`: bound on records that wait locally; a full queue pushes back.
+    """
+
+    bootstrap_servers: str
+    prefix: str = "dalsegno"
+    security: Security = Security()
+    delivery_timeout_ms: int = 30_000
+    request_timeout_ms: int = 10_000
+    queue_messages_max: int = 100_000
+    linger_ms: float = 0.0
+
+    @classmethod
+    def resolve(
+        cls,
+        bootstrap_servers: str | None = None,
+        prefix: str | None = None,
+        security: Security | None = None,
+    ) -> ClientConfig:
+        """Arguments first, then the environment. Raises `SettingsError` when no broker is named."""
+        env = os.environ
+        servers = bootstrap_servers or env.get("DALSEGNO_BOOTSTRAP_SERVERS", "")
+        if not servers:
+            raise SettingsError(
+                "no broker is named: pass bootstrap_servers= or set DALSEGNO_BOOTSTRAP_SERVERS "
+                "(host:port,...)"
+            )
+        return cls(
+            bootstrap_servers=servers,
+            prefix=prefix or env.get("DALSEGNO_PREFIX") or "dalsegno",
+            security=security or Security.from_env(env),
+        )
+
+    @property
+    def topics(self) -> Topics:
+        """The contract's topic names under the prefix."""
+        return Topics(self.prefix)
+
+    def connection(self, client_id: str) -> KafkaConfig:
+        """What every Kafka client of the SDK has. Its log lines go to `dalsegno.client.kafka`."""
+        return {
+            "bootstrap.servers": self.bootstrap_servers,
+            "client.id": client_id,
+            # A broker that was restarted is found again within a second, not after ten.
+            "reconnect.backoff.ms": 50,
+            "reconnect.backoff.max.ms": 1_000,
+            "socket.keepalive.enable": True,
+            "socket.nagle.disable": True,
+            "log.connection.close": False,
+            "logger": _LOG,
+            **self.security.properties(),
+        }
+
+    def producer(self, client_id: str) -> KafkaConfig:
+        """Idempotent, all replicas acknowledge; the SDK names the partition of every record
+        itself.
+        """
+        return {
+            **self.connection(client_id),
+            "enable.idempotence": True,
+            "acks": "all",
+            "partitioner": "murmur2_random",
+            "linger.ms": self.linger_ms,
+            "message.timeout.ms": self.delivery_timeout_ms,
+            "request.timeout.ms": self.request_timeout_ms,
+            "queue.buffering.max.messages": self.queue_messages_max,
+        }
+
+    def reader(self, client_id: str) -> KafkaConfig:
+        """A consumer that is given its partitions by `assign` and commits nothing."""
+        return {
+            **self.connection(client_id),
+            "group.id": f"{self.prefix}.reader",
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "auto.offset.reset": "earliest",
+            "fetch.wait.max.ms": 500,
+            "fetch.error.backoff.ms": 50,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerConfig:
+    """How a worker works. Times in milliseconds.
+
+    `lease_ms`: the worker lease; shorter than the smallest threshold for `silent` (10 s).
+    `session_timeout_ms`: how long the group keeps this worker's place; longer than its restart.
+    `stop_timeout_ms`: how long a stop waits for steps that run.
+    """
+
+    concurrency: int = 200
+    lease_ms: int = 8_000
+    heartbeat_interval_ms: int = 1_000
+    session_timeout_ms: int = 10_000
+    group_heartbeat_ms: int = 1_000
+    stop_timeout_ms: int = 30_000
+    seen_max: int = 100_000
+
+    def consumer(
+        self, config: ClientConfig, client_id: str, group: str, instance: str
+    ) -> KafkaConfig:
+        """A static member under the classic protocol; offsets are committed by hand only."""
+        return {
+            **config.connection(client_id),
+            "group.id": group,
+            "group.instance.id": instance,
+            "group.protocol": "classic",
+            "partition.assignment.strategy": "range",
+            "session.timeout.ms": self.session_timeout_ms,
+            "heartbeat.interval.ms": self.group_heartbeat_ms,
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "auto.offset.reset": "earliest",
+            "fetch.wait.max.ms": 100,
+            "fetch.error.backoff.ms": 50,
+            "topic.metadata.refresh.interval.ms": 60_000,
+        }

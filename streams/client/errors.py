@@ -1,0 +1,114 @@
+"""Errors of the SDK: whose fault it is, and what the caller should do.
+
+`FlowError`, `SettingsError`, `NameInUse`: the program's own; mend it, a retry cannot help.
+`DeliveryFailed`, `QueueFull`: Kafka could not be reached in time; the same call may be repeated,
+every report is idempotent. `RunRefused`, `ReportRefused`: the service has decided; read `reason`.
+"""
+
+from __future__ import annotations
+
+from dalsegno.schemas.outputs import Answer
+
+
+class ClientError(Exception):
+    """Whatever the SDK raises by itself."""
+
+
+class FlowError(ClientError, ValueError):
+    """A flow is declared wrongly. `flow` and `step` say where."""
+
+    def __init__(self, flow: str, step: str, detail: str) -> None:
+        super().__init__(f"flow {flow!r}{f', step {step!r}' if step else ''}: {detail}")
+        self.flow = flow
+        self.step = step
+
+
+class SettingsError(ClientError, ValueError):
+    """A setting is missing or wrong, or a topic that the contract needs does not exist."""
+
+
+class NameInUse(ClientError, RuntimeError):  # noqa: N818 - says what is the case
+    """Another live process on this host has the worker's name: choose another, or stop that one."""
+
+    def __init__(self, name: str, path: str) -> None:
+        super().__init__(f"worker name {name!r} is taken by a live process on this host ({path})")
+        self.name = name
+
+
+class ClosedError(ClientError, RuntimeError):
+    """The client was closed before the call."""
+
+
+class ForkedError(ClientError, RuntimeError):
+    """The client was made before a fork: make a new one in the child, nothing was sent."""
+
+    def __init__(self, parent: int, child: int) -> None:
+        super().__init__(
+            f"made in process {parent} and used after a fork in {child}: "
+            "threads and sockets do not survive a fork, make a new client in the child"
+        )
+
+
+class DeliveryFailed(ClientError, RuntimeError):  # noqa: N818 - says what is the case
+    """A record was not acknowledged in time. It may or may not be in the log: repeat the same call.
+
+    `code` is Kafka's name for the error; `retriable` is false where only a change of settings
+    helps.
+    """
+
+    def __init__(
+        self, topic: str, key: bytes, code: str, detail: str, retriable: bool = True
+    ) -> None:
+        super().__init__(f"{topic} key {key.decode(errors='replace')!r}: {code}: {detail}")
+        self.topic = topic
+        self.key = key
+        self.code = code
+        self.retriable = retriable
+
+
+class QueueFull(DeliveryFailed):
+    """The local queue stayed full for the whole wait: nothing of this record was sent."""
+
+
+class RunRefused(ClientError, RuntimeError):  # noqa: N818 - says what is the case
+    """The service refused to start the run. `reason` is a code, `detail` a sentence with the
+    place.
+    """
+
+    def __init__(self, run_id: str, reason: str, detail: str) -> None:
+        super().__init__(f"run {run_id!r} refused: {reason}{f': {detail}' if detail else ''}")
+        self.run_id = run_id
+        self.reason = reason
+        self.detail = detail
+
+
+class ReportRefused(ClientError, RuntimeError):  # noqa: N818 - says what is the case
+    """A report or request about a run was refused, superseded or cancelled (`outcome`).
+
+    A superseded attempt must stop: `current_epoch` (or a later attempt of the service) owns the
+    step.
+    """
+
+    def __init__(self, answer: Answer) -> None:
+        where = f"run {answer.run_id!r}{f', step {answer.step!r}' if answer.step else ''}"
+        why = f"{answer.reason}: {answer.detail}" if answer.detail else answer.reason
+        super().__init__(f"{answer.kind} of {where}: {answer.answer}: {why}")
+        self.run_id = answer.run_id
+        self.step = answer.step
+        self.kind = answer.kind
+        self.outcome = answer.answer
+        self.reason = answer.reason
+        self.detail = answer.detail
+        self.current_epoch = answer.current_epoch
+
+
+class WaitTimeout(ClientError, TimeoutError):  # noqa: N818 - says what is the case
+    """No answer within the time given. What was sent is in the log and stays in force."""
+
+
+class WorkerFenced(ClientError, RuntimeError):  # noqa: N818 - says what is the case
+    """Another process joined under this worker's name: all that was held is abandoned. Exit."""
+
+    def __init__(self, name: str, detail: str) -> None:
+        super().__init__(f"worker {name!r} was fenced: {detail}")
+        self.name = name

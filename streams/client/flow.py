@@ -1,0 +1,157 @@
+"""A flow: a named, versioned kind of run, declared in Python and sent along as data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Literal, TypedDict, TypeVar, Unpack, overload
+
+from dalsegno.schemas.plan import Merge, MergeRule, OnFailure, Plan, StepRole
+from dalsegno.streams.client.check import Finding, findings
+from dalsegno.streams.client.durations import Duration, to_ms
+from dalsegno.streams.client.errors import FlowError
+from dalsegno.streams.client.step import AsyncBody, PlainBody, Step, StepOptions, StepRef, make_step
+
+A = TypeVar("A", bound=AsyncBody)
+P = TypeVar("P", bound=PlainBody)
+
+
+class FlowOptions(TypedDict, total=False):
+    """What a flow may declare beside its name.
+
+    `ttl`: bound on a whole run. `queue`: where its steps go unless they say otherwise. `secrets`:
+    context fields whose values are masked on record. `merges`: rule by field for values that
+    unordered steps write. `gates`: risk flags that stop further steps until a person agrees.
+    `on_failure`: where a run goes when a step fails for good. `stop_clocks_for_people`: its TTL
+    rests while people decide.
+    """
+
+    ttl: Duration
+    queue: str
+    secrets: Sequence[str]
+    merges: Mapping[str, MergeRule | Literal["max", "min", "union", "collect"]]
+    gates: Sequence[str]
+    on_failure: OnFailure | Literal["person", "compensate"]
+    stop_clocks_for_people: bool
+    context_schema: str
+    context_schema_version: int
+
+
+class _Declare:
+    """The typed decorator: it registers a body and gives it back unchanged."""
+
+    def __init__(self, flow: Flow, options: StepOptions, role: StepRole) -> None:
+        self._flow = flow
+        self._options = options
+        self._role = role
+
+    @overload
+    def __call__(self, function: A) -> A: ...
+    @overload
+    def __call__(self, function: P) -> P: ...
+    def __call__(self, function: AsyncBody | PlainBody) -> AsyncBody | PlainBody:
+        flow = self._flow
+        flow.add(make_step(flow.name, self._options, function, self._role, flow.queue))
+        return function
+
+
+class Flow:
+    """Declares the steps of a kind of run. Mutable while it is declared, plain data afterwards."""
+
+    def __init__(self, name: str, *, version: int = 1, **options: Unpack[FlowOptions]) -> None:
+        """Raises `FlowError` for a bad name, version or duration."""
+        if not name or len(name) > 128:
+            raise FlowError(name, "", "a flow's name has 1 to 128 characters")
+        if isinstance(version, bool) or version < 1:
+            raise FlowError(name, "", f"a flow's version is an integer from 1, not {version!r}")
+        self.name = name
+        self.version = version
+        try:
+            self.ttl_ms = to_ms(options.get("ttl", "24h"), "ttl")
+        except ValueError as error:
+            raise FlowError(name, "", str(error)) from error
+        self.options = options
+        self._steps: dict[str, Step] = {}
+
+    def __repr__(self) -> str:
+        return f"<Flow {self.name} version {self.version}, {len(self._steps)} steps>"
+
+    def __iter__(self) -> Iterator[Step]:
+        return iter(self._steps.values())
+
+    @property
+    def queue(self) -> str:
+        """Where its steps go unless they say otherwise."""
+        return self.options.get("queue", "default")
+
+    def get(self, name: str) -> Step | None:
+        """The step of that name, or None."""
+        return self._steps.get(name)
+
+    def step(self, **options: Unpack[StepOptions]) -> _Declare:
+        """Declare the decorated function, async or plain, as a step."""
+        return _Declare(self, options, StepRole.FORWARD)
+
+    def compensation(self, **options: Unpack[StepOptions]) -> _Declare:
+        """Declare the decorated function as a step that only undoes another (`compensate=` names
+        it).
+        """
+        return _Declare(self, options, StepRole.COMPENSATION)
+
+    def observed(self, **options: Unpack[StepOptions]) -> str:
+        """Declare a step that its service runs by itself and only reports. Returns its `name`."""
+        return self.add(make_step(self.name, options, None)).name
+
+    def add(self, step: Step) -> Step:
+        """Add a step made elsewhere. Raises `FlowError` if its name is taken."""
+        if step.name in self._steps:
+            raise FlowError(self.name, step.name, "two steps have this name")
+        self._steps[step.name] = step
+        return step
+
+    def plan(self) -> Plan:
+        """The plan that travels inside `RunStarted`. Raises `FlowError` for references it cannot
+        resolve.
+        """
+        if not self._steps:
+            raise FlowError(self.name, "", "no step is declared")
+        given = self.options
+        try:
+            merges = tuple(
+                Merge(field=field, rule=MergeRule(rule))
+                for field, rule in given.get("merges", {}).items()
+            )
+            on_failure = OnFailure(given.get("on_failure", OnFailure.PERSON))
+        except ValueError as error:
+            raise FlowError(self.name, "", str(error)) from error
+        return Plan(
+            steps=tuple(step.plan(self._resolver(step)) for step in self),
+            secrets=tuple(given.get("secrets", ())),
+            merges=merges,
+            gates=tuple(given.get("gates", ())),
+            on_failure=on_failure,
+            stop_clocks_for_people=given.get("stop_clocks_for_people", False),
+        )
+
+    def check(self) -> list[Finding]:
+        """What to mend before production, worst first; empty when nothing was found."""
+        return findings(self.plan(), tuple(self), self.ttl_ms, self.name)
+
+    def _resolver(self, step: Step) -> Callable[[StepRef], str]:
+        def name_of(ref: StepRef) -> str:
+            if isinstance(ref, str):
+                if ref not in self._steps:
+                    raise FlowError(
+                        self.name, step.name, f"refers to {ref!r}, which is no step of this flow"
+                    )
+                return ref
+            for other in self:
+                if other.function is ref:
+                    return other.name
+            shown = getattr(ref, "__name__", repr(ref))
+            raise FlowError(
+                self.name,
+                step.name,
+                f"refers to the function {shown!r}, which is no step of this flow",
+            )
+
+        return name_of

@@ -1,0 +1,260 @@
+"""Runs the bodies of started attempts and reports how they ended, until the log has it.
+
+All methods run on the worker's event loop unless they say otherwise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TypeVar, cast
+
+from dalsegno.schemas import values
+from dalsegno.schemas.errors import ContractError
+from dalsegno.schemas.events import (
+    AttemptEvent,
+    EffectIntended,
+    StepCompleted,
+    StepFailed,
+    StepReleased,
+)
+from dalsegno.schemas.outputs import Answer, AnswerType, Handoff
+from dalsegno.schemas.values import Value
+from dalsegno.streams.client.attempt import Attempt, StopReason
+from dalsegno.streams.client.context import BlockingContext, Context
+from dalsegno.streams.client.effects import Effects
+from dalsegno.streams.client.errors import DeliveryFailed
+from dalsegno.streams.client.failures import (
+    FailureReport,
+    Invalid,
+    Permanent,
+    StepStopped,
+    UndeclaredWrite,
+    report_of,
+)
+from dalsegno.streams.client.holding import Holding
+from dalsegno.streams.client.outbox import Outbox
+from dalsegno.streams.client.reporter import Reporter
+from dalsegno.streams.client.step import AsyncBody, Outputs, PlainBody
+
+_LOG = logging.getLogger("dalsegno.worker")
+_RESEND_S = 0.2  # between two tries of a report that Kafka did not take
+_ASK_AGAIN_S = (
+    5.0  # an answer may be lost with a control partition's leader; a repeat is answered again
+)
+R = TypeVar("R")
+
+
+class Runner:
+    """Owns the tasks of running attempts. `lease_holds` is asked before every effect."""
+
+    def __init__(
+        self,
+        holding: Holding,
+        outbox: Outbox,
+        reporter: Reporter,
+        lease_holds: Callable[[Attempt], bool],
+        *,
+        threads: int,
+    ) -> None:
+        self._holding = holding
+        self._outbox = outbox
+        self._reporter = reporter
+        self._lease_holds = lease_holds
+        self._loop = asyncio.get_running_loop()
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="dalsegno-step")
+        self._answers: dict[tuple[str, str, int], asyncio.Future[Answer]] = {}
+        self._releases: set[asyncio.Task[None]] = set()
+
+    def start(self, attempt: Attempt) -> None:
+        """Its `StepStarted` is acknowledged in time: run the body in a task that owns the
+        attempt.
+        """
+        if attempt.stopped is not None or not self._lease_holds(attempt):
+            self._holding.remove(attempt)
+            return
+        attempt.task = self._loop.create_task(self._run(attempt))
+
+    def release(self, handoff: Handoff, partition: int, reason: str) -> None:
+        """Give back what was taken and will not be started."""
+        event = StepReleased(
+            run_id=handoff.run_id,
+            step=handoff.step,
+            epoch=handoff.epoch,
+            reason=reason,
+            source=self._reporter.source,
+            sent_at_ms=self._reporter.wall_ms(),
+        )
+        task = self._loop.create_task(self._send_release(event, partition))
+        self._releases.add(task)
+        task.add_done_callback(self._releases.discard)
+
+    def stop(self, attempt: Attempt, reason: StopReason) -> None:
+        """The attempt must stop: it reports nothing from here on, whatever its body still does."""
+        if attempt.stopped is None:
+            attempt.stopped = reason
+        if attempt.task is not None:
+            attempt.task.cancel()
+
+    def answer(self, answer: Answer) -> bool:
+        """Hand an answer to the effect that waits for it. False if none does."""
+        waiting = self._answers.get((answer.run_id, answer.step, answer.epoch))
+        if waiting is None or answer.kind != EffectIntended.__name__:
+            return False
+        if not waiting.done():
+            waiting.set_result(answer)
+        return True
+
+    async def drain(self) -> None:
+        """Wait for every running attempt and release; the caller bounds it."""
+        while tasks := [a.task for a in self._holding.all() if a.task] + list(self._releases):
+            await asyncio.wait(tasks)
+
+    def close(self) -> None:
+        """No further threads; those that run plain functions end with them or with the process."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    # What effects need of the worker: `effects.Gate`.
+
+    async def report(self, attempt: Attempt, event: AttemptEvent) -> None:
+        record = self._reporter.record(
+            cast(AttemptEvent, self._reporter.stamp(event)), attempt.partition
+        )
+        while True:
+            try:
+                await self._outbox.send(record)
+            except DeliveryFailed as error:
+                if not error.retriable:
+                    raise Permanent(
+                        f"the report cannot be delivered: {error}", error_class=error.code
+                    ) from error
+                _LOG.warning("report of %s not acknowledged, sent again: %s", attempt.id, error)
+                if attempt.stopped is not None:
+                    raise StepStopped(attempt.stopped) from error
+                await asyncio.sleep(_RESEND_S)
+            else:
+                return
+
+    async def permission(self, attempt: Attempt, event: EffectIntended) -> None:
+        while attempt.id in self._answers:  # one at a time: an answer does not name its effect
+            await asyncio.wait([self._answers[attempt.id]])
+        waiting: asyncio.Future[Answer] = self._loop.create_future()
+        self._answers[attempt.id] = waiting
+        try:
+            while not waiting.done():
+                await self.report(attempt, event)
+                await asyncio.wait([waiting], timeout=_ASK_AGAIN_S)
+                self.check_may_act(attempt)
+            answer = waiting.result()
+        finally:
+            del self._answers[attempt.id]
+            waiting.cancel()
+        if answer.answer not in (AnswerType.ACCEPTED, AnswerType.DUPLICATE):
+            attempt.stopped = attempt.stopped or StopReason.SUPERSEDED
+            raise StepStopped(answer.reason)
+
+    def check_may_act(self, attempt: Attempt) -> None:
+        if attempt.stopped is None and not self._lease_holds(attempt):
+            attempt.stopped = StopReason.LEASE
+        if attempt.stopped is not None:
+            raise StepStopped(attempt.stopped)
+
+    async def in_thread(self, work: Callable[[], R]) -> R:
+        return await self._loop.run_in_executor(self._pool, contextvars.copy_context().run, work)
+
+    async def _run(self, attempt: Attempt) -> None:
+        try:
+            await self._run_and_report(attempt)
+        except asyncio.CancelledError:
+            if attempt.stopped is None:
+                raise  # the loop itself is being torn down
+            _LOG.info("attempt %s stopped: %s", attempt.id, attempt.stopped)
+        finally:
+            # An effect that was begun is finished and confirmed before the slot is free again.
+            if attempt.effects:
+                await asyncio.wait(list(attempt.effects))
+            self._holding.remove(attempt)
+
+    async def _run_and_report(self, attempt: Attempt) -> None:
+        try:
+            outputs = await self._body(attempt)
+            completed = self._completed(attempt, outputs)
+            if attempt.stopped is None:
+                await self.report(attempt, completed)
+        # The one broad boundary: whatever a body raises is a report, by the typed mapping.
+        except Exception as error:  # noqa: BLE001
+            if attempt.stopped is None:
+                await self._fail(attempt, report_of(error))
+
+    async def _body(self, attempt: Attempt) -> Outputs:
+        effects = Effects(attempt, self)
+        step = attempt.step
+        if step.is_async:
+            return await cast(AsyncBody, step.function)(Context(attempt, effects))
+        context = BlockingContext(attempt, effects, self._loop)
+        body = partial(cast(PlainBody, step.function), context)
+        work = asyncio.ensure_future(self.in_thread(body))
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            # A thread cannot be stopped, only told: its slot is taken until it returns.
+            await asyncio.wait([work])
+            work.cancelled() or work.exception()
+            raise
+
+    def _completed(self, attempt: Attempt, outputs: Outputs) -> StepCompleted:
+        """Raises `Invalid` for outputs that the step does not declare or that no context can
+        hold.
+        """
+        step, handoff = attempt.step, attempt.handoff
+        if outputs is not None and not isinstance(outputs, Mapping):
+            raise Invalid(
+                f"step {step.name!r} returned {type(outputs).__name__}, not a mapping of fields"
+            )
+        ops: list[Value] = []
+        for field, value in (outputs or {}).items():
+            if field not in step.writable:
+                raise UndeclaredWrite(step.name, field, sorted(step.writable))
+            ops.append(["set", [field], cast(Value, value)])
+        try:
+            packed = values.pack(ops)
+        except ContractError as error:
+            raise Invalid(
+                f"step {step.name!r} returned a value that cannot be kept: {error}"
+            ) from error
+        return StepCompleted(
+            run_id=handoff.run_id,
+            step=handoff.step,
+            epoch=handoff.epoch,
+            ops=packed,
+            progress=attempt.progress,
+        )
+
+    async def _fail(self, attempt: Attempt, failure: FailureReport) -> None:
+        handoff = attempt.handoff
+        event = StepFailed(
+            run_id=handoff.run_id,
+            step=handoff.step,
+            epoch=handoff.epoch,
+            failure_type=failure.failure_type,
+            error_class=failure.error_class,
+            message=failure.message,
+            missing_fields=failure.missing_fields,
+            advice=failure.advice,
+            retry_after_ms=failure.retry_after_ms,
+            dependency=failure.dependency,
+            risk_flags=failure.risk_flags,
+            progress=attempt.progress,
+        )
+        await self.report(attempt, event)
+
+    async def _send_release(self, event: StepReleased, partition: int) -> None:
+        try:
+            await self._outbox.send(self._reporter.record(event, partition))
+        except DeliveryFailed as error:
+            # Not repeated: the start limit lets the epoch expire by itself.
+            _LOG.warning("release of %s/%s not acknowledged: %s", event.run_id, event.step, error)

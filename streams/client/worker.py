@@ -1,0 +1,170 @@
+"""A worker: runs the steps of flows, one process under one name, until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from confluent_kafka import KafkaException
+
+from dalsegno.streams.client.clocks import Clocks
+from dalsegno.streams.client.config import ClientConfig, Security, WorkerConfig
+from dalsegno.streams.client.errors import DeliveryFailed, FlowError, WorkerFenced
+from dalsegno.streams.client.flow import Flow
+from dalsegno.streams.client.naming import WorkerName, claim_name
+from dalsegno.streams.client.producer import Producer
+from dalsegno.streams.client.session import Ending, Session, WorkerCounts
+from dalsegno.streams.client.step import Step
+
+_LOG = logging.getLogger("dalsegno.worker")
+_RETRY_S = 0.5  # between two tries to start while no broker answers
+
+
+class Worker:
+    """Takes handoffs of its flows' queues and runs their bodies, `concurrency` at a time.
+
+    `name` is stable across restarts; by default the host's name and the lowest free number.
+    `settings` holds what is seldom changed. Usable once.
+    """
+
+    def __init__(
+        self,
+        flows: Iterable[Flow],
+        *,
+        bootstrap_servers: str | None = None,
+        prefix: str | None = None,
+        security: Security | None = None,
+        name: str | None = None,
+        concurrency: int = 200,
+        settings: WorkerConfig | None = None,
+        clocks: Clocks | None = None,
+    ) -> None:
+        """Raises `FlowError` for flows that cannot be told apart, `SettingsError` without a
+        broker.
+        """
+        self._config = ClientConfig.resolve(bootstrap_servers, prefix, security)
+        self._settings = replace(settings or WorkerConfig(), concurrency=concurrency)
+        self._clocks = clocks or Clocks()
+        self._name = name
+        self._steps = _steps_of(flows)
+        self._stopping = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._wake = asyncio.Event()
+        self._session_ended: asyncio.Future[Ending] | None = None
+        self.counts = WorkerCounts()
+        self.ready = threading.Event()
+        """Set while the worker is introduced and takes handoffs."""
+
+    def run(self) -> None:
+        """Work until SIGTERM or SIGINT, then stop gracefully.
+
+        Raises `WorkerFenced` when another process took the name, `NameInUse`, `SettingsError`.
+        """
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(self.serve(signals=threading.current_thread() is threading.main_thread()))
+
+    def stop(self) -> None:
+        """Ask for a graceful stop, from any thread; `run` returns when it is done."""
+        self._stopping.set()
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: so the worker has ended
+                self._loop.call_soon_threadsafe(self._stop_now)
+
+    def _stop_now(self) -> None:
+        self._wake.set()
+        if self._session_ended is not None and not self._session_ended.done():
+            self._session_ended.set_result(Ending.STOPPED)
+
+    async def serve(self, *, signals: bool = False) -> None:
+        """As `run`, on the caller's loop. `signals` installs handlers for SIGTERM and SIGINT."""
+        self._loop = asyncio.get_running_loop()
+        if signals:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                self._loop.add_signal_handler(number, self.stop)
+        name = claim_name(self._config.prefix, self._name)
+        try:
+            await self._sessions(name)
+        finally:
+            name.release()
+
+    async def _sessions(self, name: WorkerName) -> None:
+        """A session that lost its lease is over, and a new one says hello; any other end is the
+        end.
+        """
+        producer = Producer(self._config, name.name)
+        try:
+            while not self._stopping.is_set():
+                session = Session(
+                    self._config,
+                    self._settings,
+                    self._clocks,
+                    self._steps,
+                    name,
+                    producer,
+                    self.counts,
+                )
+                ending = await self._session(session)
+                if ending is Ending.FENCED:
+                    raise WorkerFenced(name.name, session.detail)
+        finally:
+            left = await asyncio.to_thread(producer.close, self._settings.stop_timeout_ms / 1_000)
+            if left:
+                _LOG.error("%d records were not acknowledged before the stop", left)
+
+    async def _session(self, session: Session) -> Ending:
+        try:
+            if not await self._opened(session):
+                return Ending.STOPPED
+            self.ready.set()
+            self._session_ended = session.ended
+            if self._stopping.is_set():
+                self._stop_now()
+            return await session.ended
+        finally:
+            self.ready.clear()
+            await session.close()
+
+    async def _opened(self, session: Session) -> bool:
+        """A broker that does not answer is waited for. False if a stop was asked meanwhile."""
+        while not self._stopping.is_set():
+            try:
+                await session.open()
+            except (DeliveryFailed, KafkaException) as error:
+                _LOG.warning("cannot start yet, trying again: %s", error)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._wake.wait(), _RETRY_S)
+            else:
+                return True
+        return False
+
+
+def _steps_of(flows: Iterable[Flow]) -> dict[tuple[str, int, str], Step]:
+    """Steps by (flow, flow version, name); those that services run by themselves left out."""
+    found: dict[tuple[str, int, str], Step] = {}
+    seen: set[tuple[str, int]] = set()
+    for flow in flows:
+        if (flow.name, flow.version) in seen:
+            raise FlowError(flow.name, "", f"version {flow.version} is given twice")
+        seen.add((flow.name, flow.version))
+        flow.plan()  # what cannot be resolved is an error now, not at the first handoff
+        for step in flow:
+            if step.function is not None:
+                found[flow.name, flow.version, step.name] = step
+    if not found:
+        raise FlowError("", "", "a worker needs at least one flow with a step that it can run")
+    return found
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop where it is installed; asyncio's own loop otherwise."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
