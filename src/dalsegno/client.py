@@ -1,1 +1,109 @@
 """The public SDK: everything a Python service needs to start, report and run steps."""
+
+from dalsegno.schemas.errors import ValueRefusedError
+from dalsegno.schemas.events import FailureType
+from dalsegno.schemas.outputs import RunState
+from dalsegno.schemas.plan import (
+    MergeRule,
+    OnFailure,
+    Plan,
+    RecoverPolicy,
+    RetryPolicy,
+    Risk,
+    UnknownPolicy,
+)
+from dalsegno.schemas.values import Value
+from dalsegno.streams.client.check import Finding, Severity
+from dalsegno.streams.client.client import Client, new_run_id
+from dalsegno.streams.client.config import ClientConfig, Security, WorkerConfig
+from dalsegno.streams.client.context import BlockingContext, Context
+from dalsegno.streams.client.durations import Duration
+from dalsegno.streams.client.effects import NOT_DONE, Effect
+from dalsegno.streams.client.errors import (
+    ClientError,
+    ClosedError,
+    DeliveryFailed,
+    FlowError,
+    ForkedError,
+    NameInUse,
+    QueueFull,
+    ReportRefused,
+    RunRefused,
+    SettingsError,
+    WaitTimeout,
+    WorkerFenced,
+)
+from dalsegno.streams.client.failures import (
+    DependencyDown,
+    Invalid,
+    MissingInfo,
+    Permanent,
+    StepFailure,
+    StepStopped,
+    Transient,
+    UndeclaredRead,
+    UndeclaredWrite,
+    Unsafe,
+)
+from dalsegno.streams.client.flow import Flow
+from dalsegno.streams.client.outcomes import RunResult
+from dalsegno.streams.client.producer import Receipt
+from dalsegno.streams.client.report import EffectReport, Report
+from dalsegno.streams.client.step import Step, StepOptions
+from dalsegno.streams.client.worker import Worker
+
+__all__ = [
+    "NOT_DONE",
+    "BlockingContext",
+    "Client",
+    "ClientConfig",
+    "ClientError",
+    "ClosedError",
+    "Context",
+    "DeliveryFailed",
+    "DependencyDown",
+    "Duration",
+    "Effect",
+    "EffectReport",
+    "FailureType",
+    "Finding",
+    "Flow",
+    "FlowError",
+    "ForkedError",
+    "Invalid",
+    "MergeRule",
+    "MissingInfo",
+    "NameInUse",
+    "OnFailure",
+    "Permanent",
+    "Plan",
+    "QueueFull",
+    "Receipt",
+    "RecoverPolicy",
+    "Report",
+    "ReportRefused",
+    "RetryPolicy",
+    "Risk",
+    "RunRefused",
+    "RunResult",
+    "RunState",
+    "Security",
+    "SettingsError",
+    "Severity",
+    "Step",
+    "StepFailure",
+    "StepOptions",
+    "StepStopped",
+    "Transient",
+    "UndeclaredRead",
+    "UndeclaredWrite",
+    "UnknownPolicy",
+    "Unsafe",
+    "Value",
+    "ValueRefusedError",
+    "WaitTimeout",
+    "Worker",
+    "WorkerConfig",
+    "WorkerFenced",
+    "new_run_id",
+]

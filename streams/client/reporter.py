@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import msgspec
 
 from dalsegno.schemas import codec
@@ -9,6 +11,8 @@ from dalsegno.schemas.events import RunEvent
 from dalsegno.schemas.headers import TRACEPARENT
 from dalsegno.streams.client.clocks import Clocks
 from dalsegno.streams.client.producer import OutRecord
+
+E = TypeVar("E", bound=RunEvent)
 
 
 class Reporter:
@@ -20,7 +24,7 @@ class Reporter:
         self.reply_to = reply_to
         self.wall_ms = clocks.wall_ms
 
-    def stamp(self, event: RunEvent) -> RunEvent:
+    def stamp(self, event: E) -> E:
         """The event with this participant as its source, for kinds that were built elsewhere."""
         return msgspec.structs.replace(
             event, source=self.source, sent_at_ms=self.wall_ms(), reply_to=self.reply_to

@@ -121,9 +121,7 @@ class Runner:
     # What effects need of the worker: `effects.Gate`.
 
     async def report(self, attempt: Attempt, event: AttemptEvent) -> None:
-        record = self._reporter.record(
-            cast(AttemptEvent, self._reporter.stamp(event)), attempt.partition
-        )
+        record = self._reporter.record(self._reporter.stamp(event), attempt.partition)
         while True:
             try:
                 await self._outbox.send(record)

@@ -67,6 +67,7 @@ class Session:
         self,
         config: ClientConfig,
         settings: WorkerConfig,
+        *,
         clocks: Clocks,
         steps: Mapping[tuple[str, int, str], Step],
         name: WorkerName,

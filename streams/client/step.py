@@ -155,5 +155,5 @@ def make_step(
 def _has_async_call(function: object) -> bool:
     """Objects with an async `__call__` are async bodies too."""
     return not inspect.isfunction(function) and inspect.iscoroutinefunction(
-        getattr(type(function), "__call__", None)
+        getattr(type(function), "__call__", None)  # noqa: B004 - not whether, but which
     )

@@ -102,11 +102,11 @@ class Worker:
                 session = Session(
                     self._config,
                     self._settings,
-                    self._clocks,
-                    self._steps,
-                    name,
-                    producer,
-                    self.counts,
+                    clocks=self._clocks,
+                    steps=self._steps,
+                    name=name,
+                    producer=producer,
+                    counts=self.counts,
                 )
                 ending = await self._session(session)
                 if ending is Ending.FENCED:

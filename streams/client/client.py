@@ -1,0 +1,265 @@
+"""The client: starts runs, reports on them, asks for their end, stops and resumes them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import socket
+import threading
+import weakref
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import cast
+
+from dalsegno.schemas import values
+from dalsegno.schemas.events import (
+    AttemptEvent,
+    InformationSupplied,
+    RunCancelled,
+    RunEvent,
+    RunPaused,
+    RunResumed,
+    RunStarted,
+)
+from dalsegno.schemas.partitioner import partition_for
+from dalsegno.schemas.values import Value
+from dalsegno.streams.client.answers import AnswerReader, reply_address
+from dalsegno.streams.client.clocks import Clocks
+from dalsegno.streams.client.config import ClientConfig, Security
+from dalsegno.streams.client.durations import Duration, to_s
+from dalsegno.streams.client.errors import DeliveryFailed
+from dalsegno.streams.client.flow import Flow
+from dalsegno.streams.client.fork import ForkGuard
+from dalsegno.streams.client.outcomes import Outcomes, RunResult
+from dalsegno.streams.client.plan_parts import in_parts
+from dalsegno.streams.client.producer import OutRecord, Producer, Receipt
+from dalsegno.streams.client.report import Report
+from dalsegno.streams.client.reporter import Reporter
+
+_LOG = logging.getLogger("dalsegno.client")
+_OUTCOMES_MAX = 100_000  # runs whose answers are remembered until somebody asks
+
+
+class Client:
+    """Thread-safe; one per process is enough. Every call that sends returns when the log has it.
+
+    Raises, from every such call: `DeliveryFailed` (the outcome is unknown; repeat the same call),
+    `QueueFull` (nothing was sent), `ForkedError` after a fork, `ClosedError`.
+    """
+
+    def __init__(
+        self,
+        *,
+        bootstrap_servers: str | None = None,
+        prefix: str | None = None,
+        security: Security | None = None,
+        name: str | None = None,
+        config: ClientConfig | None = None,
+    ) -> None:
+        """`name` says who reports; by default host and process. Raises `SettingsError` without a
+        broker.
+        """
+        self._config = config or ClientConfig.resolve(bootstrap_servers, prefix, security)
+        self._timeout_s = self._config.delivery_timeout_ms / 1_000
+        self.name = name or f"{socket.gethostname()}-{os.getpid()}"
+        self._producer = Producer(self._config, self.name)
+        self._guard = ForkGuard()
+        self._reporter = Reporter(
+            self._config.topics.events, self.name, reply_address(self.name), Clocks()
+        )
+        self._outcomes = Outcomes(_OUTCOMES_MAX)
+        self._lock = threading.Lock()
+        self._answers: AnswerReader | None = None
+        self._partitions = 0
+        self._at_exit = weakref.finalize(self, _flush_at_exit, self._producer, self._timeout_s)
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def start(
+        self,
+        flow: Flow,
+        inputs: Mapping[str, object],
+        *,
+        run_id: str | None = None,
+        traceparent: str = "",
+        risk_flags: Iterable[str] = (),
+    ) -> str:
+        """Start a run with its first context. Returns its id, by default a new one of 32 hex
+        digits.
+
+        The same id with the same flow and inputs is the same start, however often it is sent.
+        `traceparent` (W3C) goes along to every handoff of the run. Whether the service accepts the
+        start, `wait` tells. Raises `FlowError`, `ValueRefusedError` for inputs that no context
+        holds.
+        """
+        return self.start_many(
+            flow, {run_id or new_run_id(): inputs}, traceparent=traceparent, risk_flags=risk_flags
+        )[0]
+
+    def start_many(
+        self,
+        flow: Flow,
+        runs: Mapping[str, Mapping[str, object]],
+        *,
+        traceparent: str = "",
+        risk_flags: Iterable[str] = (),
+    ) -> list[str]:
+        """Start a run for each id and its inputs; as `start`, but waits once for all of them."""
+        self._connect()
+        plan = flow.plan()
+        options = flow.options
+        flags = tuple(risk_flags)
+        records: list[OutRecord] = []
+        for run_id, inputs in runs.items():
+            self._outcomes.begin(run_id)
+            started = RunStarted(
+                run_id=run_id,
+                flow=flow.name,
+                flow_version=flow.version,
+                plan=plan,
+                context=values.pack(cast(Value, dict(inputs))),
+                context_schema=options.get("context_schema", ""),
+                context_schema_version=options.get("context_schema_version", 1),
+                ttl_ms=flow.ttl_ms,
+                risk_flags=flags,
+            )
+            records.extend(
+                self._record(part, traceparent) for part in in_parts(self._reporter.stamp(started))
+            )
+        self._producer.deliver_all(records, self._timeout_s)
+        return list(runs)
+
+    def wait(self, run_id: str, timeout: Duration = "60s") -> RunResult:
+        """Wait for the end of a run that this client has started.
+
+        Raises `RunRefused` if the service refused the start, `ReportRefused` if this client only
+        reported on the run and was refused, `WaitTimeout`.
+        """
+        self._connect()
+        return self._outcomes.wait_ended(run_id, to_s(timeout, "timeout"))
+
+    def report(self, run_id: str, *, attempt: int = 1) -> Report:
+        """Reports of a service that drives its steps by itself, under its own attempt number."""
+        self._connect()
+
+        def send(event: AttemptEvent) -> Receipt:
+            self._outcomes.check_report(event.run_id, event.step)
+            return self._send(event)
+
+        return Report(run_id, attempt, send, self.name)
+
+    def pause(self, run_id: str, reason: str = "", *, timeout: Duration | None = None) -> None:
+        """No further step is dispatched until `resume`. With `timeout`, waits for the service's
+        answer.
+
+        Raises `ReportRefused`, `WaitTimeout` (the request stands all the same).
+        """
+        self._request(RunPaused(run_id=run_id, request_id=_new_id(), reason=reason), timeout)
+
+    def resume(self, run_id: str, reason: str = "", *, timeout: Duration | None = None) -> None:
+        """A paused run goes on; as `pause`."""
+        self._request(RunResumed(run_id=run_id, request_id=_new_id(), reason=reason), timeout)
+
+    def cancel(self, run_id: str, reason: str = "", *, timeout: Duration | None = None) -> None:
+        """The run ends as cancelled; attempts under way are told to stop; as `pause`."""
+        self._request(RunCancelled(run_id=run_id, request_id=_new_id(), reason=reason), timeout)
+
+    def supply(
+        self,
+        run_id: str,
+        fields: Mapping[str, object],
+        *,
+        origin: str,
+        information_id: str | None = None,
+        expected_run_version: int | None = None,
+        timeout: Duration | None = None,
+    ) -> None:
+        """Give context fields that a run is missing. `origin` says where the facts come from.
+
+        One-shot by `information_id`; with `expected_run_version` refused if the run has moved on.
+        """
+        ops: list[Value] = [["set", [name], cast(Value, value)] for name, value in fields.items()]
+        event = InformationSupplied(
+            run_id=run_id,
+            information_id=information_id or _new_id(),
+            ops=values.pack(ops),
+            origin=origin,
+            expected_run_version=expected_run_version,
+        )
+        self._request(event, timeout)
+
+    def flush(self, timeout: Duration | None = None) -> int:
+        """Wait until everything is acknowledged or failed. Returns how many records are not."""
+        return self._producer.flush(
+            self._timeout_s if timeout is None else to_s(timeout, "timeout")
+        )
+
+    def close(self) -> None:
+        """Flush and stop. Raises `DeliveryFailed` if records were not acknowledged. May be
+        repeated.
+        """
+        if self._guard.forked:
+            return
+        self._at_exit.detach()
+        with self._lock:
+            answers, self._answers = self._answers, None
+        if answers is not None:
+            answers.close()
+        if left := self._producer.close(self._timeout_s):
+            raise DeliveryFailed(
+                self._config.topics.events, b"", "_TIMED_OUT", f"{left} records not acknowledged"
+            )
+
+    def _connect(self) -> None:
+        """Before the first record that asks for an answer: the reading position stands."""
+        self._guard.check()
+        with self._lock:
+            if self._answers is None:
+                topics = self._config.topics
+                control = self._producer.partition_count(topics.control)
+                self._partitions = self._producer.partition_count(topics.events)
+                self._answers = AnswerReader(
+                    self._config, self._reporter.reply_to, control, self._outcomes.tell
+                )
+
+    def _request(self, event: RunEvent, timeout: Duration | None) -> None:
+        self._connect()
+        kind = type(event).__name__
+        self._outcomes.forget_reply(event.run_id, kind)
+        self._send(event)
+        if timeout is not None:
+            self._outcomes.wait_reply(event.run_id, kind, to_s(timeout, "timeout"))
+
+    def _send(self, event: RunEvent) -> Receipt:
+        return self._producer.deliver(self._record(self._reporter.stamp(event)), self._timeout_s)
+
+    def _record(self, event: RunEvent, trace: str = "") -> OutRecord:
+        partition = partition_for(event.run_id, self._partitions)
+        return self._reporter.record(event, partition, trace)
+
+
+def new_run_id() -> str:
+    """32 hexadecimal digits, the form of a W3C trace id."""
+    return secrets.token_hex(16)
+
+
+def _new_id() -> str:
+    return secrets.token_hex(16)
+
+
+def _flush_at_exit(producer: Producer, timeout_s: float) -> None:
+    """The process ends, or the client was dropped, without `close`: nothing that was queued is
+    lost.
+    """
+    if left := producer.close(timeout_s):
+        _LOG.error("%d records were not acknowledged at exit", left)

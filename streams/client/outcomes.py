@@ -1,0 +1,157 @@
+"""What became of the runs and requests of one client, as told by answers."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from dalsegno.schemas import values
+from dalsegno.schemas.events import PlanExtended, RunStarted
+from dalsegno.schemas.outputs import Answer, AnswerType, RunState
+from dalsegno.schemas.values import Value
+from dalsegno.streams.client.errors import ReportRefused, RunRefused, WaitTimeout
+
+_NEGATIVE = frozenset({AnswerType.REFUSED, AnswerType.SUPERSEDED, AnswerType.CANCELLED})
+_STARTS = frozenset({RunStarted.__name__, PlanExtended.__name__})
+_POSITIVE = frozenset({AnswerType.ACCEPTED, AnswerType.DUPLICATE})
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """How a run ended. `context` is None where it was too large for the answer
+    (`context_omitted`).
+    """
+
+    run_id: str
+    state: RunState
+    run_version: int
+    context: dict[str, Value] | None
+    context_omitted: bool
+    reason: str
+    detail: str
+
+    @property
+    def succeeded(self) -> bool:
+        return self.state is RunState.SUCCEEDED
+
+
+class _Told:
+    """Answers about one run that nobody has asked for yet."""
+
+    __slots__ = ("ended", "refused", "refused_reports", "replies")
+
+    def __init__(self) -> None:
+        self.ended: RunResult | None = None
+        self.refused: RunRefused | None = None
+        self.refused_reports: dict[str, ReportRefused] = {}
+        self.replies: dict[str, Answer] = {}
+
+
+class Outcomes:
+    """Thread-safe. Remembers the last `most` runs, so that an answer may come before its
+    question.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._runs: OrderedDict[str, _Told] = OrderedDict()
+        self._changed = threading.Condition()
+
+    def tell(self, answer: Answer) -> None:
+        """Take an answer in; called by the reader's thread."""
+        with self._changed:
+            told = self._of(answer.run_id)
+            if answer.answer is AnswerType.ENDED:
+                told.ended = _result(answer)
+            elif answer.kind in _STARTS and answer.answer is AnswerType.REFUSED:
+                told.refused = RunRefused(answer.run_id, answer.reason, answer.detail)
+            elif answer.step and answer.answer in _NEGATIVE:
+                told.refused_reports[answer.step] = ReportRefused(answer)
+            told.replies[answer.kind] = answer
+            self._changed.notify_all()
+
+    def begin(self, run_id: str) -> None:
+        """A start is about to be sent: a refusal of an earlier one says nothing about it."""
+        with self._changed:
+            self._runs.pop(run_id, None)
+
+    def wait_ended(self, run_id: str, timeout_s: float) -> RunResult:
+        """Raises `RunRefused`, `ReportRefused` for a run that is only reported on,
+        `WaitTimeout`.
+        """
+
+        def seen(told: _Told) -> RunResult | None:
+            if told.refused is not None:
+                raise told.refused
+            if told.ended is None and RunStarted.__name__ not in told.replies:
+                for refused in told.refused_reports.values():
+                    raise refused
+            return told.ended
+
+        return self._wait(run_id, seen, timeout_s, "the run has not ended")
+
+    def forget_reply(self, run_id: str, kind: str) -> None:
+        """Before a request: an answer to an earlier one must not pass for its own."""
+        with self._changed:
+            self._of(run_id).replies.pop(kind, None)
+
+    def wait_reply(self, run_id: str, kind: str, timeout_s: float) -> Answer:
+        """The answer to a request about a run. Raises `RunRefused`, `ReportRefused`,
+        `WaitTimeout`.
+        """
+
+        def seen(told: _Told) -> Answer | None:
+            answer = told.replies.get(kind)
+            if answer is None or answer.answer in _POSITIVE:
+                return answer
+            raise told.refused or ReportRefused(answer)
+
+        return self._wait(run_id, seen, timeout_s, f"no answer to {kind}")
+
+    def check_report(self, run_id: str, step: str) -> None:
+        """Raises the `ReportRefused` that an earlier report of this step brought, once."""
+        with self._changed:
+            told = self._runs.get(run_id)
+            refused = told.refused_reports.pop(step, None) if told else None
+        if refused is not None:
+            raise refused
+
+    def _of(self, run_id: str) -> _Told:
+        told = self._runs.get(run_id)
+        if told is None:
+            told = self._runs[run_id] = _Told()
+            if len(self._runs) > self._most:
+                self._runs.popitem(last=False)
+        return told
+
+    def _wait(
+        self, run_id: str, seen: Callable[[_Told], R | None], timeout_s: float, waiting_for: str
+    ) -> R:
+        found: list[R] = []
+
+        def look() -> bool:
+            value = seen(self._of(run_id))
+            if value is not None:
+                found.append(value)
+            return bool(found)
+
+        with self._changed:
+            if not self._changed.wait_for(look, timeout_s):
+                raise WaitTimeout(f"run {run_id!r}: {waiting_for} within {timeout_s:g} s")
+        return found[0]
+
+
+def _result(answer: Answer) -> RunResult:
+    return RunResult(
+        run_id=answer.run_id,
+        state=answer.run_state or RunState.FAILED,
+        run_version=answer.run_version,
+        context=values.unpack_map(answer.context) if answer.context else None,
+        context_omitted=answer.context_omitted,
+        reason=answer.reason,
+        detail=answer.detail,
+    )
