@@ -160,7 +160,8 @@ class ContextChange(View):
         if not op.path:
             self._replace_all(op)
             return
-        self._check_inline(op.path, len(op.packed))
+        if len(op.packed) > self._policy.inline_bytes_max:
+            self._check_inline(op.path, len(op.packed))
         name = op.path[0]
         if not isinstance(name, str):
             raise DeltaError(pointer(op.path[:1]), "fields of a context have names, not numbers")
@@ -200,7 +201,7 @@ class ContextChange(View):
             self.grown += text_bytes(name) + len(packed)
             self._entries.append(Entry("added", (name,), set_to(packed)))
         else:
-            if self.packed(name) == packed:
+            if (state.pack() if isinstance(state, Field) else state) == packed:
                 return
             self.grown += len(packed) - (state.size if isinstance(state, Field) else len(state))
             self._entries.append(Entry("changed", (name,), set_to(packed)))

@@ -11,7 +11,7 @@ Its cost follows from the operations: what a list or text held before is not loo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from dalsegno.streams.core.context_errors import pointer
@@ -26,6 +26,11 @@ _ADDED: Final = pack("added")
 _CHANGED: Final = pack("changed")
 _REMOVED: Final = pack("removed")
 _MORE: Final = pack("more")
+# Around the only entry of a diff: by far the most frequent shape.
+_ONE_ADDED: Final = map_header(3) + _ADDED + map_header(1)
+_ONE_ADDED_END: Final = _CHANGED + map_header(0) + _REMOVED + list_header(0)
+_ONE_CHANGED: Final = map_header(3) + _ADDED + map_header(0) + _CHANGED + map_header(1)
+_ONE_CHANGED_END: Final = _REMOVED + list_header(0)
 
 
 What: TypeAlias = Literal["added", "changed", "removed"]
@@ -54,19 +59,28 @@ def set_to(packed: bytes) -> bytes:
 
 
 def pack_diff(
-    entries: Iterable[Entry], secrets: frozenset[str], final: Callable[[Path], bytes | None]
+    entries: Sequence[Entry], secrets: frozenset[str], final: Callable[[Path], bytes | None]
 ) -> bytes:
     """The diff of these changes, in their order. Empty bytes when there is none.
 
     Two changes of one path become one; what it is in the end is asked of `final`, which gives the
     packed value at a path, or None if nothing is there now.
     """
+    if len(entries) == 1 and entries[0].path[0] not in secrets:
+        [(what, path, how)] = entries
+        if what != "removed":
+            item = pack(pointer(path)) + how
+            return (
+                _ONE_ADDED + item + _ONE_ADDED_END
+                if what == "added"
+                else (_ONE_CHANGED + item + _ONE_CHANGED_END)
+            )
     merged: dict[str, tuple[What | None, bytes, Path, bool]] = {}
     for done, full, told in entries:
         secret = bool(full) and full[0] in secrets
         path, how = (full[:1], _SECRET) if secret else (full, told)
         # Whatever happens inside a secret field changes the field.
-        what: What = "changed" if secret and len(full) > 1 else done
+        what = "changed" if secret and len(full) > 1 else done
         key = pointer(path)
         before = merged.get(key)
         if before is None:

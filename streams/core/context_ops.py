@@ -79,6 +79,11 @@ def _parse(raw: object) -> Op:
     if not isinstance(raw, list) or not raw or not isinstance(raw[0], str):
         raise DeltaError("", "an operation is an array that starts with its name")
     kind = raw[0]
+    if kind == "set" and len(raw) == 3:
+        # What most steps report; the general way below would say the same.
+        path = _parse_path(raw[1])
+        operand = check(raw[2], path, DEPTH_MAX - len(path))
+        return Op(kind, path, operand, pack(operand))
     length = _LENGTHS.get(kind)
     if length is None:
         raise DeltaError("", f"unknown operation {kind[:40]!a}; known: {', '.join(_LENGTHS)}")
@@ -111,6 +116,8 @@ def _place(index: int, count: int) -> bool:
 def _parse_path(raw: object) -> Path:
     if not isinstance(raw, list):
         raise DeltaError("", "a path is an array")
+    if len(raw) == 1 and isinstance(raw[0], str):
+        return (raw[0],)
     if len(raw) > DEPTH_MAX:
         raise DeltaError("", f"a path has more than {DEPTH_MAX} parts")
     path: list[str | int] = []

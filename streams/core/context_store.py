@@ -27,6 +27,7 @@ from dalsegno.streams.core.context_values import map_header, pack, text_bytes
 SMALL_BYTES: Final = 256
 PAGE_BYTES: Final = 512
 _PAGES_MAX: Final = 32_768
+_ONLY_PAGE: Final = b"p\x00\x01\x00\x00"
 
 _page_decoder = msgspec.msgpack.Decoder(dict[str, msgspec.Raw])
 
@@ -47,7 +48,8 @@ class Store:
         """The field's packed value, or the large field itself."""
         if self._large is not None and (field := self._large.get(name)) is not None:
             return field
-        return self._pages[self._page_of(name)].get(name)
+        pages = self._pages
+        return pages[0 if len(pages) == 1 else self._page_of(name)].get(name)
 
     def names(self) -> list[str]:
         """Names of all fields, sorted."""
@@ -56,6 +58,8 @@ class Store:
 
     def put(self, name: str, packed: bytes, live: Field | None = None) -> None:
         """Gives the field a new value. `live`: a field that already holds it, decoded."""
+        if self._large is None and len(packed) <= SMALL_BYTES and self._replace(name, packed):
+            return
         self.remove(name)
         self.bytes_held += text_bytes(name) + len(packed)
         name = intern(name)
@@ -69,6 +73,24 @@ class Store:
         self._pages[page][name] = packed
         self._small_bytes += len(name) + len(packed)
         self._mark_page(page)
+        self._make_room()
+
+    def _replace(self, name: str, packed: bytes) -> bool:
+        """Gives a small field another small value, if it is there."""
+        number = self._page_of(name)
+        page = self._pages[number]
+        old = page.get(name)
+        if old is None:
+            return False
+        grown = len(packed) - len(old)
+        page[name] = packed
+        self.bytes_held += grown
+        self._small_bytes += grown
+        self._mark_page(number)
+        self._make_room()
+        return True
+
+    def _make_room(self) -> None:
         if self._small_bytes > PAGE_BYTES * len(self._pages) and len(self._pages) < _PAGES_MAX:
             self._double()
 
@@ -221,6 +243,8 @@ class Store:
 
 
 def _page_key(count: int, page: int) -> bytes:
+    if count == 1:
+        return _ONLY_PAGE
     return b"p" + count.to_bytes(2, "big") + page.to_bytes(2, "big")
 
 

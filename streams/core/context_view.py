@@ -30,7 +30,11 @@ class View:
 
     def missing(self, fields: Iterable[str]) -> tuple[str, ...]:
         """Those of `fields` that are not there, in their order."""
-        return tuple(field for field in fields if self.get(field) is None)
+        absent: tuple[str, ...] = ()
+        for field in fields:
+            if self.get(field) is None:
+                absent = (*absent, field)
+        return absent
 
     def pack(self, fields: Iterable[str] | None = None) -> bytes:
         """A MessagePack map of these fields in this order; of all, sorted by name, for None.
