@@ -15,8 +15,8 @@ class Sequence(NamedTuple):
     """
 
     offset: int
-    index: int
-    count: int
+    index: int  # type: ignore[assignment]
+    count: int  # type: ignore[assignment]
 
     def pack(self) -> bytes:
         """20 bytes, big-endian: int64 offset, uint32 index, int64 count."""

@@ -1,0 +1,66 @@
+"""Answers on the control topic."""
+
+from __future__ import annotations
+
+from dalsegno.schemas.outputs import Answer, AnswerType, Outcome, RunState
+from dalsegno.streams.core.actions import Reply
+from dalsegno.streams.core.moment import Moment, Ruling
+
+CHANNEL = "control"
+
+_TYPE = {
+    Outcome.APPLIED: AnswerType.ACCEPTED,
+    Outcome.DUPLICATE: AnswerType.DUPLICATE,
+    Outcome.SUPERSEDED: AnswerType.SUPERSEDED,
+    Outcome.REFUSED: AnswerType.REFUSED,
+    Outcome.DEAD_LETTERED: AnswerType.REFUSED,
+}
+# Runs whose workers are told that there is nothing left to do, rather than that another took over.
+_STOPPED = frozenset({RunState.CANCELLED, RunState.EXPIRED, RunState.FAILED})
+
+
+def answer_type(ruling: Ruling, state: RunState | None) -> AnswerType:
+    """What an answer to this ruling says. A repeat that is answered again hears what it heard then."""
+    if ruling.outcome is Outcome.DUPLICATE and ruling.answer:
+        return AnswerType.ACCEPTED
+    if ruling.outcome is Outcome.SUPERSEDED and state in _STOPPED:
+        return AnswerType.CANCELLED
+    return _TYPE[ruling.outcome]
+
+
+def tell(
+    now: Moment,
+    reply_to: str,
+    run_id: str,
+    answer: AnswerType,
+    *,
+    step: str = "",
+    epoch: int = 0,
+    kind: str = "",
+    reason: str = "",
+    detail: str = "",
+    current_epoch: int = 0,
+    run_state: RunState | None = None,
+    run_version: int = 0,
+    context: bytes = b"",
+    context_omitted: bool = False,
+) -> None:
+    """Sends an answer, if there is an address."""
+    if not reply_to:
+        return
+    body = Answer(
+        reply_to=reply_to,
+        run_id=run_id,
+        answer=answer,
+        step=step,
+        epoch=epoch,
+        kind=kind,
+        reason=reason,
+        detail=detail,
+        current_epoch=current_epoch,
+        run_state=run_state,
+        run_version=run_version,
+        context=context,
+        context_omitted=context_omitted,
+    )
+    now.outbox.put(CHANNEL, Reply(body))

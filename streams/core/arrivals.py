@@ -1,0 +1,330 @@
+"""What becomes of an event of a run: the run is live, has ended, was refused, or is not there yet."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from dalsegno.schemas import events as contract
+from dalsegno.schemas.control import RunControl, StallSuspected
+from dalsegno.schemas.events import AttemptEvent, RunCancelled, RunEvent, RunStarted
+from dalsegno.schemas.outputs import DeadLetter, Outcome, RunState, Transition
+from dalsegno.streams.core import tags
+from dalsegno.streams.core.actions import Audit, PutAside
+from dalsegno.streams.core.answering import answer_type, tell
+from dalsegno.streams.core.moment import Moment, Ruling, duplicate, refused
+from dalsegno.streams.core.names import name_fault
+from dalsegno.streams.core.record import Record
+from dalsegno.streams.core.runs import Runs
+from dalsegno.streams.core.runstate import Run, Stub, StubHead, Waiting
+from dalsegno.streams.core.starting import begin, source_digest
+from dalsegno.streams.core.stubs import after_end, pack_waiting_record, room_to_wait
+from dalsegno.streams.core.units import Units
+
+_TRANSITIONS: Final = "transitions"
+_DEAD_LETTERS: Final = "dead-letters"
+_decode = msgspec.msgpack.decode
+
+
+class Arrivals:
+    """Finds the run of an event, or lets the event wait. Keeps the counts of outcomes.
+
+    `counts` and `waiting` together are the records delivered, always (P1).
+    """
+
+    def __init__(self, now: Moment, runs: Runs, units: Units, topic: str) -> None:
+        self._now = now
+        self._runs = runs
+        self._units = units
+        self._topic = topic
+        self.counts: dict[Outcome, int] = dict.fromkeys(Outcome, 0)
+        self.waiting = 0
+
+    def run_event(self, record: Record, event: RunEvent) -> None:
+        """Applies an event of a run that has just been read."""
+        run_id = event.run_id
+        held = self._runs.get(run_id)
+        if type(held) is Run and held.head.state is not RunState.QUARANTINED:
+            if type(event) is RunStarted:
+                self._started_again(event, held.head.start_digest, held.head.state, held)
+            else:
+                self._on_live(held, record, event)
+        elif isinstance(held, Run):
+            self._on_quarantined(held, record, event)
+        elif type(event) is RunStarted:
+            self._on_start(held, record, event)
+        elif held is None:
+            self._on_unknown(record, event)
+        else:
+            self._on_stub(held, record, event)
+
+    def run_control(self, record: Record, event: RunControl) -> None:
+        """Applies a control event about one run: it never waits, its writer knows the run."""
+        held = self._runs.get(event.run_id)
+        if not isinstance(event, StallSuspected):
+            ruling = refused(
+                "not_supported_yet", f"{type(event).__name__} comes with a later release"
+            )
+        elif held is None:
+            ruling = refused("unknown_run")
+        elif isinstance(held, Stub):
+            ruling = refused("run_ended" if held.head.state else "unknown_run")
+        elif held.head.state is RunState.QUARANTINED:
+            ruling = refused("quarantined")
+        else:
+            self._on_live(held, record, event)
+            return
+        self.counts[ruling.outcome] += 1
+        if isinstance(held, Run):
+            self._units.turn_away(held, event, ruling)
+        elif isinstance(held, Stub):
+            self._audit_stub(held, event, ruling)
+
+    def _on_live(self, run: Run, record: Record, event: RunEvent | StallSuspected) -> None:
+        ruling = self._units.event(run, event)
+        if ruling is None:
+            self.dead_letter(record, "apply_raised", run.head.quarantine, event.run_id)
+        else:
+            self.counts[ruling.outcome] += 1
+            if run.waiting and run.head.state is RunState.CANCELLED:
+                self._turn_away_waiting(run.waiting, "run_ended")
+
+    def _on_quarantined(self, run: Run, record: Record, event: RunEvent) -> None:
+        if type(event) is RunStarted:
+            self._started_again(event, run.head.start_digest, run.head.state, run)
+        elif type(event) is RunCancelled:
+            self._on_live(run, record, event)
+        elif room_to_wait(run.waiting, record, self._now.policy):
+            if run.waiting is None:
+                run.waiting = []
+            run.waiting.append(pack_waiting_record(record))
+            self.waiting += 1
+            self._runs.changed(run, tags.ALL_WAITING)
+        else:
+            self.dead_letter(record, "quarantined", "too much waits for this run", event.run_id)
+
+    def _started_again(
+        self, event: RunStarted, digest: bytes, state: RunState, held: Run | Stub
+    ) -> None:
+        """The same start is a duplicate; another one under the same id is refused."""
+        if digest == source_digest(event):
+            ruling = duplicate()
+        else:
+            ruling = refused("different_start", "a run of this id began with other content")
+        self.counts[ruling.outcome] += 1
+        version = held.head.run_version
+        context = b""
+        if isinstance(held, Stub) and ruling.outcome is Outcome.DUPLICATE:
+            context = held.head.context
+        tell(
+            self._now,
+            event.reply_to,
+            event.run_id,
+            answer_type(ruling, None),
+            kind="RunStarted",
+            reason=ruling.reason,
+            detail=ruling.detail,
+            run_state=state,
+            run_version=version,
+            context=context,
+        )
+        if ruling.outcome is Outcome.REFUSED:
+            self._audit(event, ruling, state, version)
+
+    def _on_start(self, stub: Stub | None, record: Record, event: RunStarted) -> None:
+        if stub is not None and stub.head.state is not None:
+            self._started_again(event, stub.head.start_digest, stub.head.state, stub)
+            return
+        fault = "" if stub is not None else name_fault(event.run_id)
+        ruled = refused("bad_run_id", fault) if fault else self._begin(stub, record, event)
+        if ruled is None:
+            return
+        if not isinstance(ruled, Run):
+            self._refuse_start(stub, event, ruled, keep=not fault)
+            return
+        self.counts[Outcome.APPLIED] += 1
+        if stub is not None and stub.waiting:
+            self._deliver(stub.waiting)
+
+    def _begin(self, stub: Stub | None, record: Record, event: RunStarted) -> Run | Ruling | None:
+        """The started run, or why it is refused; None when the fold raised."""
+        mark = len(self._now.outbox.items)
+        try:
+            ruled = begin(self._now, event, _trace(record))
+            if isinstance(ruled, Run):
+                self._runs.add(ruled)
+                self._units.start(ruled, event)
+        except (MemoryError, RecursionError):
+            raise
+        # A unit's boundary, as in `Units`: a start that raises costs its own run.
+        except Exception as error:  # noqa: BLE001
+            self._now.outbox.rollback(mark)
+            self._runs.abandon(event.run_id, stub)
+            detail = f"RunStarted: {error!r}"
+            self.dead_letter(record, "apply_raised", detail, event.run_id)
+            return None
+        return ruled
+
+    def _refuse_start(
+        self, stub: Stub | None, event: RunStarted, ruling: Ruling, *, keep: bool
+    ) -> None:
+        """A refused start leaves a bounded stub that says why; what waited for it is refused too."""
+        self.counts[Outcome.REFUSED] += 1
+        self._answer(event, ruling)
+        self._audit(event, ruling, None, 0)
+        if not keep:
+            return
+        head = StubHead(
+            until_ms=self._now.log_ms + self._now.policy.stub_keep_ms,
+            refusal=ruling.reason,
+            detail=ruling.detail,
+            flow=event.flow,
+            flow_version=event.flow_version,
+        )
+        refused_stub = Stub(event.run_id, head)
+        self._runs.add(refused_stub)
+        if stub is not None and stub.waiting:
+            waiting, stub.waiting = stub.waiting, None
+            self._turn_away_waiting(waiting, "start_refused")
+            self._runs.changed(refused_stub, tags.ALL_WAITING)
+
+    def _on_unknown(self, record: Record, event: RunEvent) -> None:
+        """An event ahead of its run's start: other producers may be faster than the starter."""
+        fault = name_fault(event.run_id)
+        policy = self._now.policy
+        if fault:
+            self.counts[Outcome.REFUSED] += 1
+            self._answer(event, refused("bad_run_id", fault))
+        elif room_to_wait(None, record, policy):
+            stub = Stub(event.run_id, StubHead(until_ms=self._now.log_ms + policy.early_wait_ms))
+            stub.waiting = [pack_waiting_record(record)]
+            self.waiting += 1
+            self._runs.add(stub)
+            self._runs.changed(stub, tags.ALL_WAITING)
+        else:
+            self.dead_letter(record, "early", "the policy lets nothing wait", event.run_id)
+
+    def _on_stub(self, stub: Stub, record: Record, event: RunEvent) -> None:
+        if stub.head.state is not None:
+            ruling, changed = after_end(self._now, stub, event)
+            self.counts[ruling.outcome] += 1
+            if ruling.outcome is not Outcome.DUPLICATE or ruling.answer:
+                self._answer(event, ruling, stub.head.state)
+            if ruling.outcome is not Outcome.DUPLICATE:
+                self._audit_stub(stub, event, ruling)
+            if changed:
+                self._runs.changed(stub)
+        elif stub.head.refusal:
+            self.counts[Outcome.REFUSED] += 1
+            self._answer(event, refused("start_refused", stub.head.detail))
+            self._audit_stub(stub, event, refused("start_refused", stub.head.detail))
+        elif room_to_wait(stub.waiting, record, self._now.policy):
+            assert stub.waiting is not None, "an early stub is there for what waits"
+            stub.waiting.append(pack_waiting_record(record))
+            self.waiting += 1
+            self._runs.changed(stub, tags.ALL_WAITING)
+        else:
+            self.dead_letter(record, "early", "too much waits for this run", event.run_id)
+
+    def _deliver(self, waiting: list[Waiting]) -> None:
+        """Applies what waited, in order, at the log time of what it waited for."""
+        now = self._now
+        offset, at_ms = now.offset, now.at_ms
+        for held in waiting:
+            self.waiting -= 1
+            now.offset, now.at_ms = held.offset, held.at_ms
+            event = unpack_event(held)
+            record = Record(held.offset, held.at_ms, held.key, held.value, event, held.headers)
+            self.run_event(record, event)
+        now.offset, now.at_ms = offset, at_ms
+
+    def _turn_away_waiting(self, waiting: list[Waiting], reason: str) -> None:
+        for held in waiting:
+            self.waiting -= 1
+            self.counts[Outcome.REFUSED] += 1
+            self._answer(unpack_event(held), refused(reason))
+
+    def stub_due(self, stub: Stub) -> None:
+        """A stub goes; what still waits in it are dead letters."""
+        for held in stub.waiting or ():
+            self.waiting -= 1
+            event = unpack_event(held)
+            record = Record(held.offset, held.at_ms, held.key, held.value, event, held.headers)
+            self.dead_letter(record, "early", "its run has not started in time", stub.id)
+        self._runs.remove(stub)
+
+    def dead_letter(self, record: Record, reason: str, detail: str, run_id: str = "") -> None:
+        """Puts a record aside with its bytes, and counts it."""
+        self.counts[Outcome.DEAD_LETTERED] += 1
+        event = record.event
+        letter = DeadLetter(
+            topic=self._topic,
+            partition=self._now.partition,
+            offset=record.offset,
+            at_ms=record.at_ms,
+            reason=reason,
+            detail=detail,
+            run_id=run_id,
+            kind=getattr(event, "kind", "") or type(event).__name__,
+        )
+        self._now.outbox.put(
+            _DEAD_LETTERS, PutAside(letter, record.key, record.value, record.headers)
+        )
+
+    def _answer(self, event: RunEvent, ruling: Ruling, state: RunState | None = None) -> None:
+        step, epoch = "", 0
+        if isinstance(event, AttemptEvent):
+            step, epoch = event.step, event.epoch
+        tell(
+            self._now,
+            event.reply_to,
+            event.run_id,
+            answer_type(ruling, state),
+            step=step,
+            epoch=epoch,
+            kind=type(event).__name__,
+            reason="" if ruling.answer else ruling.reason,
+            detail=ruling.detail,
+            run_state=None if ruling.answer else state,
+        )
+
+    def _audit_stub(self, stub: Stub, event: RunEvent | RunControl, ruling: Ruling) -> None:
+        self._audit(event, ruling, stub.head.state, stub.head.run_version)
+
+    def _audit(
+        self, event: RunEvent | RunControl, ruling: Ruling, state: RunState | None, version: int
+    ) -> None:
+        step, epoch = "", 0
+        if isinstance(event, AttemptEvent | StallSuspected):
+            step, epoch = event.step, event.epoch
+        transition = Transition(
+            run_id=event.run_id,
+            cause=type(event).__name__,
+            cause_offset=self._now.offset,
+            at_ms=self._now.log_ms,
+            outcome=ruling.outcome,
+            reason=ruling.reason,
+            run_version_before=version,
+            run_version_after=version,
+            run_state_before=state,
+            run_state_after=state,
+            step=step,
+            epoch=epoch,
+            actor=event.source,
+            detail=ruling.detail,
+        )
+        self._now.outbox.put(_TRANSITIONS, Audit(transition))
+
+
+def unpack_event(held: Waiting) -> RunEvent:
+    """The event of a record that waited."""
+    kind: type[RunEvent] = getattr(contract, held.kind)
+    return _decode(held.event, type=kind)
+
+
+def _trace(record: Record) -> str:
+    for name, value in record.headers:
+        if name == "traceparent":
+            return value.decode("ascii", "replace")
+    return ""

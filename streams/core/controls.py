@@ -1,0 +1,101 @@
+"""Control events of a partition: ticks, the policy, the rules."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dalsegno.schemas.control import (
+    ClockTick,
+    FaultPointChanged,
+    PartitionControl,
+    Policy,
+    PolicySet,
+    QuotaGranted,
+    RulesChanged,
+)
+from dalsegno.streams.core.moment import APPLIED, Moment, Ruling, duplicate, refused
+
+# Rules of the fold that this code knows.
+RULES_KNOWN: Final = (1,)
+
+
+class RulesUnknown(Exception):  # noqa: N818 - the partition stops; nothing is refused or guessed
+    """The log switches to rules that this code does not know. Start code that does."""
+
+
+class Controls:
+    """The settings that the log has set, each by a number that only grows."""
+
+    def __init__(self, now: Moment, rules_known: tuple[int, ...]) -> None:
+        self._now = now
+        self._known = rules_known
+        self.rules = 1
+        self.numbers: dict[str, int] = {}
+
+    def fresh(self, event: PartitionControl) -> bool:
+        """Whether the event is about this partition, and newer than what was applied of its kind."""
+        return event.partition == self._now.partition and event.number > self.numbers.get(
+            _subject(event), -1
+        )
+
+    def apply(self, event: PartitionControl) -> Ruling:
+        """Applies a partition's control event. Raises `RulesUnknown`."""
+        if event.partition != self._now.partition:
+            return refused("wrong_partition", f"it belongs to partition {event.partition}")
+        if not self.fresh(event):
+            return duplicate("older_number")
+        if isinstance(event, PolicySet):
+            fault = policy_fault(event.policy)
+            if fault:
+                return refused("bad_policy", fault)
+            self._now.policy = event.policy
+            self._now.policy_number = event.number
+        elif isinstance(event, RulesChanged):
+            if event.rules_version not in self._known:
+                raise RulesUnknown(
+                    f"the log switches partition {event.partition} to rules {event.rules_version};"
+                    f" this code knows {self._known}: start a newer one"
+                )
+            self.rules = event.rules_version
+        elif not isinstance(event, ClockTick):
+            return refused(
+                "not_supported_yet", f"{type(event).__name__} comes with a later release"
+            )
+        self.numbers[_subject(event)] = event.number
+        return APPLIED
+
+
+def _subject(event: PartitionControl) -> str:
+    kind = type(event).__name__
+    if isinstance(event, FaultPointChanged | QuotaGranted):
+        return f"{kind}:{event.fault_point}"
+    return kind
+
+
+_POSITIVE: Final = (
+    "start_limit_ms",
+    "live_cap_ms",
+    "verdict_age_ms",
+    "stub_keep_ms",
+    "person_wait_ms",
+    "early_wait_ms",
+    "steps_max",
+    "context_bytes_max",
+    "inline_bytes_max",
+    "dispatch_bytes_max",
+    "step_concurrency_max",
+)
+_LARGEST: Final = 10**13
+
+
+def policy_fault(policy: Policy) -> str:
+    """Why a policy cannot be used, or an empty text."""
+    if not policy.queues or len(set(policy.queues)) != len(policy.queues):
+        return "queues: at least one, each once"
+    for name in Policy.__struct_fields__:
+        value = getattr(policy, name)
+        if isinstance(value, int) and not int(name in _POSITIVE) <= value <= _LARGEST:
+            return f"{name}: {value}"
+    if policy.redispatch_max_ms < policy.redispatch_initial_ms:
+        return "redispatch_max_ms is below redispatch_initial_ms"
+    return ""

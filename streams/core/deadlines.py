@@ -1,0 +1,86 @@
+"""The next deadlines of a run, from its rows and its header."""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop
+from typing import Final
+
+from dalsegno.schemas.outputs import RunState
+from dalsegno.streams.core.runstate import (
+    ASKING,
+    BACKING,
+    BLOCKED,
+    FLYING,
+    NEVER,
+    Run,
+)
+from dalsegno.streams.core.step_table import READY
+
+# A heap may hold this many stale entries, and twice as many as there are deadlines, before it is thinned.
+_SLACK: Final = 16
+
+# The place of a deadline of the run itself, ahead of those of its steps.
+RUN_TTL: Final = -2
+RUN_GATE: Final = -1
+
+
+def first_log(run: Run) -> tuple[int, int]:
+    """The run's first deadline on log time, and the step's place (or RUN_TTL, RUN_GATE)."""
+    head = run.head
+    due, place = NEVER, RUN_TTL
+    if not head.clock_stopped_ms:
+        due = head.expires_ms
+    if head.state is RunState.QUARANTINED:
+        return due, place
+    if head.gate_due_ms and head.gate_due_ms < due:
+        due, place = head.gate_due_ms, RUN_GATE
+    if run.logs:
+        top = _top(run, run.logs, live=False)
+        if top is not None and top[0] < due:
+            return top
+    return due, place
+
+
+def first_live(run: Run) -> tuple[int, int]:
+    """The run's first deadline on live time, and the step's place."""
+    if run.lives and run.head.state is not RunState.QUARANTINED:
+        top = _top(run, run.lives, live=True)
+        if top is not None:
+            return top
+    return NEVER, RUN_TTL
+
+
+def refresh(run: Run) -> None:
+    """Notes both deadlines on the run."""
+    run.log_due = first_log(run)[0]
+    run.live_due = first_live(run)[0]
+
+
+def rebuild(run: Run) -> None:
+    """Derives the run's heaps from its rows: after a restore, or when a unit was discarded."""
+    run.logs = [(r.due_ms, i) for i, r in enumerate(run.rows) if r.due_ms and not r.live] or None
+    run.lives = [(r.due_ms, i) for i, r in enumerate(run.rows) if r.due_ms and r.live] or None
+    if run.logs:
+        heapify(run.logs)
+    if run.lives:
+        heapify(run.lives)
+    steps = run.entry.plan.steps
+    run.ready = [
+        i for i, r in enumerate(run.rows) if r.state is READY and (r.closed or steps[i].queue)
+    ] or None
+    refresh(run)
+
+
+def _top(run: Run, heap: list[tuple[int, int]], *, live: bool) -> tuple[int, int] | None:
+    rows = run.rows
+    tally = run.head.tally
+    if len(heap) > _SLACK + 2 * (tally[FLYING] + tally[BACKING] + tally[BLOCKED] + tally[ASKING]):
+        fresh = {(due, p) for due, p in heap if rows[p].due_ms == due and rows[p].live is live}
+        heap[:] = sorted(fresh)
+    while heap:
+        top = heap[0]
+        row = rows[top[1]]
+        if row.due_ms == top[0] and row.live is live:
+            return top
+        heappop(heap)
+    return None

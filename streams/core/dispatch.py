@@ -1,0 +1,180 @@
+"""Gives ready steps out, and settles what state the run is in."""
+
+from __future__ import annotations
+
+from heapq import heappop
+from typing import Final
+
+from dalsegno.schemas.outputs import EffectStatus, Handoff, JournalEntry, RunState
+from dalsegno.schemas.plan import StepPlan, UnknownPolicy
+from dalsegno.streams.core.actions import Dispatch
+from dalsegno.streams.core.draft import Draft
+from dalsegno.streams.core.effects import recovery_key
+from dalsegno.streams.core.escalating import ask, ask_for_fields
+from dalsegno.streams.core.rows import Flight, StepRow
+from dalsegno.streams.core.run_table import FINAL_RUNS
+from dalsegno.streams.core.runstate import ASKING, BACKING, BLOCKED, FLYING, GOING
+from dalsegno.streams.core.step_table import DISPATCHED, READY
+
+# What a handoff holds beside its inputs, effects and save: names, numbers, framing.
+_FRAME_BYTES: Final = 512
+_ENTRY_BYTES: Final = 64
+
+
+def dispatch_ready(draft: Draft) -> None:
+    """Dispatches what may go, in the order of the plan, as far as the run's width allows.
+
+    A run that is paused, gated or not wholly planned holds everything back here: nothing else has
+    to know. Steps that stay back are found again in the run's heap of ready steps.
+    """
+    head = draft.head
+    if head.paused or head.gate or head.plan_open or head.state in FINAL_RUNS:
+        return
+    width = draft.now.policy.step_concurrency_max - head.tally[FLYING]
+    ready = draft.ready
+    if len(ready) > 1:
+        ready.sort()
+    for place in ready:
+        row = draft.rows[place]
+        if row.state is READY and (row.closed or draft.plan.steps[place].queue):
+            if width <= 0:
+                return
+            width -= _give_out(draft, place, row)
+    parked = draft.run.ready
+    if parked:
+        _unpark(draft, parked, width)
+
+
+def _unpark(draft: Draft, parked: list[int], width: int) -> None:
+    # What is popped and not adopted is found again: a discarded unit has the heap built anew.
+    while parked and width > 0:
+        place = heappop(parked)
+        if draft.peek(place).state is READY:
+            width -= _give_out(draft, place, draft.row(place))
+
+
+def _give_out(draft: Draft, place: int, row: StepRow) -> int:
+    """Dispatches a step and returns 1, or puts it to a person and returns 0."""
+    step = draft.plan.steps[place]
+    run = draft.run
+    context = draft.context
+    missing = context.missing(step.reads)
+    if missing:
+        ask_for_fields(draft, place, row, missing, "missing_field")
+        return 0
+    inputs = context.pack(step.reads)
+    effects: tuple[JournalEntry, ...] = ()
+    size = _FRAME_BYTES + len(inputs) + len(step.goal)
+    if run.journal is not None and (journal := run.journal.get(place)) is not None:
+        effects = tuple(effect.entry for effect in journal.effects)
+        for entry in effects:
+            size += _ENTRY_BYTES + len(entry.effect) + len(entry.key) + len(entry.result)
+        if step.unknown is UnknownPolicy.PERSON and any(
+            entry.status is EffectStatus.UNKNOWN for entry in effects
+        ):
+            ask(
+                draft,
+                place,
+                row,
+                "unknown_effect",
+                "an effect was intended, its outcome is unknown",
+            )
+            return 0
+    save = draft.saved(place)
+    if save is not None:
+        size += len(save)
+    policy = draft.now.policy
+    if size > policy.dispatch_bytes_max:
+        detail = f"about {size} bytes, the policy allows {policy.dispatch_bytes_max}"
+        ask(draft, place, row, "handoff_too_large", detail)
+        return 0
+    _take_off(draft, place, row, step, inputs, effects, save)
+    return 1
+
+
+def _take_off(
+    draft: Draft,
+    place: int,
+    row: StepRow,
+    step: StepPlan,
+    inputs: bytes,
+    effects: tuple[JournalEntry, ...],
+    save: bytes | None,
+) -> None:
+    head, now, run = draft.head, draft.now, draft.run
+    policy = now.policy
+    log_ms = now.clock.log_ms
+    start_by = log_ms + policy.start_limit_ms
+    if row.epoch:
+        head.redone += 1
+    row.epoch += 1
+    row.closed = ""
+    if head.state is not RunState.RUNNING:
+        # It will be, once this unit is settled; the handoff names the version as of then.
+        draft.facts = True
+    queue = step.queue or policy.queues[0]
+    handoff = Handoff(
+        run_id=run.id,
+        flow=head.flow,
+        flow_version=head.flow_version,
+        step=step.name,
+        epoch=row.epoch,
+        goal=step.goal,
+        inputs=inputs,
+        run_version=head.run_version + draft.facts,
+        recovery_key=recovery_key(run.id, step.name),
+        dispatched_at_ms=log_ms,
+        start_by_ms=start_by,
+        timeout_ms=step.timeout_ms,
+        heartbeat_ms=step.heartbeat_ms,
+        writes=step.writes + step.may_write,
+        effects=effects,
+        save=save,
+        context_schema=head.context_schema,
+        context_schema_version=head.context_schema_version,
+        retries=row.failures + row.infra,
+    )
+    action = Dispatch(queue, handoff, head.trace)
+    offset, index, count = now.outbox.put(action.channel, action)
+    row.flight = Flight(log_ms, start_by, offset, index, count)
+    draft.move(place, row, DISPATCHED)
+    row.due_ms = now.live_from_now(policy.start_limit_ms)
+    row.live = True
+
+
+def settle(draft: Draft) -> None:
+    """Says what the run is doing, from the counts of its steps; ends it when all are done."""
+    head = draft.head
+    if head.state in FINAL_RUNS:
+        return
+    tally = head.tally
+    if head.left == 0 and not head.plan_open:
+        state, waiting = RunState.SUCCEEDED, ""
+        draft.reason = "all steps completed"
+    elif head.paused:
+        state, waiting = RunState.PAUSED, ""
+    else:
+        state, waiting = _doing(draft, tally)
+    head.waiting_for = waiting
+    if state is not head.state:
+        head.state = state
+        draft.facts = True
+
+
+def _doing(draft: Draft, tally: list[int]) -> tuple[RunState, str]:
+    head = draft.head
+    if tally[FLYING]:
+        return RunState.RUNNING, ""
+    if head.gate:
+        return RunState.WAITING, "person"
+    if head.plan_open:
+        return RunState.WAITING, "plan"
+    if tally[GOING]:
+        return RunState.RUNNING, ""
+    if tally[BLOCKED]:
+        return RunState.WAITING, "person"
+    if tally[ASKING]:
+        return RunState.WAITING, "information"
+    if tally[BACKING]:
+        return RunState.WAITING, "time"
+    return RunState.RUNNING, ""

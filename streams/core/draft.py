@@ -1,0 +1,204 @@
+"""One unit of work on one run: what it touches is copied, and adopted whole or not at all."""
+
+from __future__ import annotations
+
+from copy import copy
+from heapq import heappush
+from typing import Final
+
+from dalsegno.schemas.outputs import StepChange, StepState
+from dalsegno.schemas.plan import StepPlan
+from dalsegno.streams.core.context import ContextChange
+from dalsegno.streams.core.context_view import View
+from dalsegno.streams.core.moment import Moment
+from dalsegno.streams.core.rows import StepRow
+from dalsegno.streams.core.runstate import (
+    GROUP,
+    Effect,
+    Run,
+    StepJournal,
+)
+from dalsegno.streams.core.step_table import MOVES, READY
+
+_EMPTY: Final = StepJournal([])
+
+
+class IllegalMove(Exception):  # noqa: N818 - a broken invariant of ours, not a fault of the caller's
+    """The fold moved a step in a way that no rule of the table allows."""
+
+
+class Draft:
+    """Copies of what a unit touches: the header, rows, effects, saves, one context change.
+
+    `ready` collects steps that became ready in this unit. `ended` is the reason once the run has
+    ended, `stub` then its last word.
+    """
+
+    __slots__ = (
+        "before",
+        "change",
+        "effect",
+        "entry",
+        "facts",
+        "head",
+        "now",
+        "plan",
+        "ready",
+        "reason",
+        "rows",
+        "run",
+        "save",
+        "seen",
+    )
+
+    def __init__(self, run: Run, now: Moment) -> None:
+        self.run = run
+        self.now = now
+        self.entry = run.entry
+        self.plan = run.entry.plan
+        head = copy(run.head)
+        head.tally = head.tally.copy()
+        self.head = head
+        self.rows: dict[int, StepRow] = {}
+        self.before: dict[int, StepState] = {}
+        self.ready: list[int] = []
+        self.change: ContextChange | None = None
+        self.effect: tuple[int, int, Effect] | None = None
+        self.save: tuple[int, bytes | None] | None = None
+        self.seen: str = ""
+        self.facts = False
+        self.reason = ""
+
+    def step(self, place: int) -> StepPlan:
+        """The declaration of a step."""
+        return self.plan.steps[place]
+
+    def row(self, place: int) -> StepRow:
+        """The draft's own copy of a row."""
+        row = self.rows.get(place)
+        if row is None:
+            row = self.rows[place] = copy(self.run.rows[place])
+        return row
+
+    def peek(self, place: int) -> StepRow:
+        """A row to look at, not to change."""
+        return self.rows.get(place) or self.run.rows[place]
+
+    def move(self, place: int, row: StepRow, to: StepState) -> None:
+        """Moves a step, counts it in its new group, and clears its deadline."""
+        state = row.state
+        if to not in MOVES[state]:
+            raise IllegalMove(f"step {self.step(place).name!r} from {state} to {to}")
+        if place not in self.before:
+            self.before[place] = state
+        tally = self.head.tally
+        tally[GROUP[state]] -= 1
+        tally[GROUP[to]] += 1
+        row.state = to
+        row.due_ms = 0
+        row.live = False
+        if to is READY:
+            self.ready.append(place)
+
+    @property
+    def context(self) -> View:
+        """The context as this unit leaves it so far."""
+        return self.run.context if self.change is None else self.change
+
+    def journal(self, place: int) -> StepJournal:
+        """The journal of a step as it was before this unit."""
+        journals = self.run.journal
+        if journals is None:
+            return _EMPTY
+        return journals.get(place, _EMPTY)
+
+    def saved(self, place: int) -> bytes | None:
+        """The save of a step as it was before this unit."""
+        saves = self.run.saves
+        return None if saves is None else saves.get(place)
+
+    def changes(self) -> tuple[StepChange, ...]:
+        """The moves of this unit, in their order."""
+        return tuple(
+            StepChange(
+                step=self.plan.steps[place].name,
+                before=before,
+                after=self.rows[place].state,
+                epoch=self.rows[place].epoch,
+            )
+            for place, before in self.before.items()
+        )
+
+    def adopt(self) -> list[int]:
+        """Puts the copies in the place of what they are copies of. Nothing here may fail.
+
+        Returns the positions whose attempt in flight changed.
+        """
+        run = self.run
+        run.head = self.head
+        flights: list[int] = []
+        rows = run.rows
+        if self.entry is not run.entry:
+            run.entry = self.entry
+            rows.extend(self.entry.rows[len(rows) :])
+        for place, row in self.rows.items():
+            old = rows[place]
+            if old.flight is not row.flight:
+                flights.append(place)
+            rows[place] = row
+            if row.due_ms and (row.due_ms != old.due_ms or row.live != old.live):
+                self._arm(row.live, (row.due_ms, place))
+            if row.state is READY:
+                self._park(place)
+        if self.change is not None:
+            self.change.adopt()
+        if self.effect is not None:
+            self._adopt_effect(*self.effect)
+        if self.save is not None:
+            self._adopt_save(*self.save)
+        if self.seen:
+            if run.seen is None:
+                run.seen = []
+            run.seen.append(self.seen)
+        return flights
+
+    def discard(self) -> None:
+        """Drops the copies; the open change of the context is taken back."""
+        if self.change is not None and not self.change.closed:
+            self.change.discard()
+
+    def _arm(self, live: bool, entry: tuple[int, int]) -> None:
+        run = self.run
+        if live:
+            if run.lives is None:
+                run.lives = []
+            heappush(run.lives, entry)
+        else:
+            if run.logs is None:
+                run.logs = []
+            heappush(run.logs, entry)
+
+    def _park(self, place: int) -> None:
+        if self.plan.steps[place].queue or self.rows[place].closed:
+            if self.run.ready is None:
+                self.run.ready = []
+            heappush(self.run.ready, place)
+
+    def _adopt_effect(self, place: int, at: int, effect: Effect) -> None:
+        run = self.run
+        if run.journal is None:
+            run.journal = {}
+        journal = run.journal.get(place)
+        if journal is None:
+            journal = run.journal[place] = StepJournal([])
+        journal.put(at, effect)
+
+    def _adopt_save(self, place: int, save: bytes | None) -> None:
+        run = self.run
+        if save is None:
+            if run.saves is not None:
+                run.saves.pop(place, None)
+            return
+        if run.saves is None:
+            run.saves = {}
+        run.saves[place] = save

@@ -1,0 +1,82 @@
+"""The end of a run: everyone who waits is told, and a stub stays."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dalsegno.schemas.outputs import AnswerType, RunState
+from dalsegno.streams.core.answering import tell
+from dalsegno.streams.core.draft import Draft
+from dalsegno.streams.core.runstate import FLYING, Stub, StubHead
+
+# A final context up to this size stays in the stub, so that who asks later still gets it.
+STUB_CONTEXT_BYTES: Final = 2_048
+
+
+def end_run(draft: Draft, *, step: str, epoch: int, request_id: str) -> Stub:
+    """Answers the workers of running attempts and whoever started the run.
+
+    The context goes without its secret fields, and not at all when it is above the policy's
+    `dispatch_bytes_max`.
+    """
+    head, run, now = draft.head, draft.run, draft.now
+    version = head.run_version + 1
+    if head.tally[FLYING]:
+        _stop_attempts(draft)
+    secrets = draft.plan.secrets
+    shown = [name for name in draft.context.names() if name not in secrets]
+    context = draft.context.pack(shown)
+    omitted = len(context) > now.policy.dispatch_bytes_max
+    tell(
+        now,
+        head.reply_to,
+        run.id,
+        AnswerType.ENDED,
+        kind="RunStarted",
+        reason=draft.reason,
+        run_state=head.state,
+        run_version=version,
+        context=b"" if omitted else context,
+        context_omitted=omitted,
+    )
+    stub = Stub(
+        run.id,
+        StubHead(
+            until_ms=now.log_ms + now.policy.stub_keep_ms,
+            state=head.state,
+            flow=head.flow,
+            flow_version=head.flow_version,
+            run_version=version,
+            start_digest=head.start_digest,
+            plan_digest=draft.plan.digest,
+            started_ms=head.started_ms,
+            ended_ms=now.log_ms,
+            reason=draft.reason,
+            last_step=step,
+            last_epoch=epoch,
+            request_id=request_id,
+            effects_unknown=head.effects_unknown,
+            context=context if len(context) <= STUB_CONTEXT_BYTES else b"",
+        ),
+    )
+    stub.kept = run.kept
+    return stub
+
+
+def _stop_attempts(draft: Draft) -> None:
+    answer = AnswerType.CANCELLED
+    if draft.head.state is RunState.SUCCEEDED:
+        answer = AnswerType.SUPERSEDED
+    for place, old in enumerate(draft.run.rows):
+        row = draft.rows.get(place, old)
+        if row.flight is not None and row.flight.reply_to:
+            tell(
+                draft.now,
+                row.flight.reply_to,
+                draft.run.id,
+                answer,
+                step=draft.plan.steps[place].name,
+                epoch=row.epoch,
+                reason=draft.reason,
+                run_state=draft.head.state,
+            )

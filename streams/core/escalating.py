@@ -1,0 +1,125 @@
+"""Puts a step, or a whole run, to a person: it waits with an owner, a deadline and a record."""
+
+from __future__ import annotations
+
+import msgspec
+
+from dalsegno.schemas.outputs import Escalation
+from dalsegno.streams.core.actions import Escalate
+from dalsegno.streams.core.draft import Draft
+from dalsegno.streams.core.rows import NO_PAST, StepRow
+from dalsegno.streams.core.step_table import ESCALATED, MISSING_INFO
+
+CHANNEL = "escalations"
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What is known of a failure when it is put to a person."""
+
+    type: str = ""
+    error_class: str = ""
+    message: str = ""
+    missing: tuple[str, ...] = ()
+    advice: str = ""
+
+
+_UNNAMED = Failure()
+
+
+def ask(
+    draft: Draft,
+    place: int,
+    row: StepRow,
+    reason: str,
+    detail: str,
+    failure: Failure = _UNNAMED,
+) -> None:
+    """The step waits for a person's decision until the policy's `person_wait_ms` has passed."""
+    row.past = msgspec.structs.replace(row.past or NO_PAST, reason=reason, detail=detail)
+    draft.move(place, row, ESCALATED)
+    row.due_ms = _publish(draft, place, row, "decision", reason, detail, failure)
+    row.flight = None
+
+
+def ask_for_fields(
+    draft: Draft,
+    place: int,
+    row: StepRow,
+    missing: tuple[str, ...],
+    reason: str,
+    failure: Failure = _UNNAMED,
+) -> None:
+    """The step waits until these context fields are there."""
+    detail = "missing: " + ", ".join(missing)
+    row.past = msgspec.structs.replace(
+        row.past or NO_PAST, missing=missing, reason=reason, detail=detail
+    )
+    draft.move(place, row, MISSING_INFO)
+    head = draft.head
+    if place not in head.missing:
+        head.missing = (*head.missing, place)
+    failure = msgspec.structs.replace(failure, type="missing_info", missing=missing)
+    row.due_ms = _publish(draft, place, row, "information", reason, detail, failure)
+    row.flight = None
+
+
+def notice(draft: Draft, place: int, row: StepRow, reason: str, detail: str) -> None:
+    """A person is told; the step stays as it is."""
+    _publish(draft, place, row, "notice", reason, detail, _UNNAMED)
+
+
+def close_gate(draft: Draft, gate: str, detail: str, *, told: bool = False) -> None:
+    """No further step of the run starts until a person agrees. `told`: a person has been asked."""
+    head = draft.head
+    if head.gate:
+        return
+    head.gate = gate
+    head.gate_due_ms = draft.now.log_ms + draft.now.policy.person_wait_ms
+    draft.facts = True
+    if not told:
+        _publish(draft, None, None, "approval", gate, detail, _UNNAMED)
+
+
+def _publish(
+    draft: Draft,
+    place: int | None,
+    row: StepRow | None,
+    asked: str,
+    reason: str,
+    detail: str,
+    failure: Failure,
+) -> int:
+    """Puts the escalation on record and returns its deadline."""
+    head, now, run = draft.head, draft.now, draft.run
+    head.escalations += 1
+    answer_by = now.log_ms + now.policy.person_wait_ms
+    step = None if place is None else draft.plan.steps[place]
+    effects = () if place is None else tuple(e.entry for e in draft.journal(place).effects)
+    reads = () if step is None else step.reads
+    escalation = Escalation(
+        # Derived, and different from all others of the run.
+        escalation_id=f"{run.id}#{head.escalations}",
+        run_id=run.id,
+        flow=head.flow,
+        flow_version=head.flow_version,
+        step="" if step is None else step.name,
+        epoch=0 if row is None else row.epoch,
+        asked=asked,
+        reason=reason,
+        failure_type=failure.type,
+        error_class=failure.error_class,
+        message=failure.message or detail,
+        missing_fields=failure.missing,
+        advice=failure.advice,
+        goal="" if step is None else step.goal,
+        attempts=0 if row is None else row.failures,
+        infra_attempts=0 if row is None else row.infra,
+        at_ms=now.log_ms,
+        answer_by_ms=answer_by,
+        run_version=head.run_version + draft.facts,
+        plan_digest=draft.plan.digest,
+        values_digest=draft.context.values_digest(reads),
+        effects=effects,
+    )
+    now.outbox.put(CHANNEL, Escalate(escalation))
+    return answer_by

@@ -1,0 +1,43 @@
+"""Facts from outside the plan, and the steps that wait for them."""
+
+from __future__ import annotations
+
+from dalsegno.schemas.events import InformationSupplied
+from dalsegno.streams.core.context import ContextError
+from dalsegno.streams.core.draft import Draft
+from dalsegno.streams.core.moment import ACCEPTED, Ruling, refused
+from dalsegno.streams.core.step_table import MISSING_INFO, READY
+
+
+def information_supplied(draft: Draft, event: InformationSupplied) -> Ruling:
+    """Applies the operations; steps whose missing fields are there now go on."""
+    head = draft.head
+    expected = event.expected_run_version
+    if expected is not None and expected != head.run_version:
+        return refused(
+            "version_conflict", f"expected run version {expected}, is {head.run_version}"
+        )
+    try:
+        draft.change = draft.run.context.apply(event.ops, draft.now.policy)
+    except ContextError as error:
+        return refused("bad_ops", str(error))
+    draft.facts = True
+    recheck_missing(draft)
+    return ACCEPTED
+
+
+def recheck_missing(draft: Draft) -> None:
+    """Steps that waited for fields and have them now are ready again."""
+    head = draft.head
+    context = draft.context
+    still: list[int] = []
+    for place in head.missing:
+        row = draft.peek(place)
+        if row.state is not MISSING_INFO:
+            continue
+        missing = row.past.missing if row.past is not None else ()
+        if context.missing(missing):
+            still.append(place)
+        else:
+            draft.move(place, draft.row(place), READY)
+    head.missing = tuple(still)

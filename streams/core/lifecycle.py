@@ -1,0 +1,107 @@
+"""Events about the run as a whole, each in constant space: nothing here walks the steps."""
+
+from __future__ import annotations
+
+from dalsegno.schemas.events import (
+    PlanExtended,
+    RiskFlagged,
+    RunCancelled,
+    RunPaused,
+    RunResumed,
+)
+from dalsegno.schemas.outputs import Outcome, RunState
+from dalsegno.schemas.plan import StepRole
+from dalsegno.streams.core.draft import Draft
+from dalsegno.streams.core.flags import raise_flags
+from dalsegno.streams.core.moment import ACCEPTED, Ruling, refused
+from dalsegno.streams.core.plan import PlanRefused
+from dalsegno.streams.core.rows import StepRow
+from dalsegno.streams.core.run_table import RUN_TABLE, RunInput
+from dalsegno.streams.core.runstate import IDLE
+from dalsegno.streams.core.step_table import COMPLETED, READY
+
+
+def _ruled(draft: Draft, what: RunInput) -> Ruling | None:
+    rule = RUN_TABLE[draft.head.state][what]
+    if rule.outcome is Outcome.APPLIED:
+        return None
+    return refused(rule.reason)
+
+
+def run_paused(draft: Draft, event: RunPaused) -> Ruling:
+    """Nothing further is dispatched; what runs goes on."""
+    ruling = _ruled(draft, RunInput.PAUSED)
+    if ruling is None:
+        draft.head.paused = True
+        draft.reason = event.reason
+    return ruling or ACCEPTED
+
+
+def run_resumed(draft: Draft, event: RunResumed) -> Ruling:
+    """What became ready meanwhile goes."""
+    ruling = _ruled(draft, RunInput.RESUMED)
+    if ruling is None:
+        draft.head.paused = False
+        draft.reason = event.reason
+    return ruling or ACCEPTED
+
+
+def run_cancelled(draft: Draft, event: RunCancelled) -> Ruling:
+    """The run ends now."""
+    ruling = _ruled(draft, RunInput.CANCELLED)
+    if ruling is None:
+        _end(draft, RunState.CANCELLED, event.reason or "cancelled")
+    return ruling or ACCEPTED
+
+
+def risk_flagged(draft: Draft, event: RiskFlagged) -> Ruling:
+    """A person, or a service that looks on, flags the run."""
+    raise_flags(draft, (event.flag,))
+    draft.reason = event.reason
+    return ACCEPTED
+
+
+def expire_run(draft: Draft) -> None:
+    """The run's time to live is over."""
+    _end(draft, RunState.EXPIRED, "ttl_passed")
+
+
+def fail_run(draft: Draft, reason: str) -> None:
+    """The run ends without its goal."""
+    _end(draft, RunState.FAILED, reason)
+
+
+def _end(draft: Draft, state: RunState, reason: str) -> None:
+    draft.head.state = state
+    draft.head.waiting_for = ""
+    draft.reason = reason
+    draft.facts = True
+
+
+def plan_extended(draft: Draft, event: PlanExtended) -> Ruling:
+    """Steps are appended; those that need nothing unfinished are ready at once."""
+    head, plan = draft.head, draft.plan
+    if event.expected_plan_digest and event.expected_plan_digest != plan.digest:
+        return refused("plan_conflict", f"the plan's digest is {plan.digest.hex()}")
+    now = draft.now
+    try:
+        longer = plan.extend(event.steps, policy=now.policy, ttl_ms=head.ttl_ms)
+    except PlanRefused as error:
+        return refused(error.code, error.detail)
+    first = len(plan.steps)
+    draft.entry = now.plans.extended(draft.entry, longer)
+    draft.plan = draft.entry.plan
+    head.left += draft.plan.forward_count - plan.forward_count
+    head.tally[IDLE] += len(draft.plan.steps) - first
+    draft.facts = True
+    if event.last:
+        head.plan_open = False
+    for place in range(first, len(draft.plan.steps)):
+        # Needs of appended steps that have completed already are met.
+        needs = draft.plan.needs[place]
+        met = sum(p < first and draft.peek(p).state is COMPLETED for p in needs)
+        row = StepRow(needs=len(needs) - met)
+        draft.rows[place] = row
+        if row.needs == 0 and draft.plan.steps[place].role is StepRole.FORWARD:
+            draft.move(place, row, READY)
+    return ACCEPTED

@@ -1,0 +1,313 @@
+"""A partition's fold: records in, outputs out, and the state in between as parts.
+
+One record, in this order:
+
+1. log time moves by its append time, and live time if it is a fresh tick;
+2. whatever deadline that passed fires: log-time ones first, each in the order (deadline, run, step);
+3. the record itself is applied: it has one of five outcomes, or it waits for its run;
+4. its outputs are handed over under its offset.
+
+Each timer and each event is a unit of its own. No I/O, no clock, no random numbers, no logging.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from hashlib import blake2b
+from typing import Final
+
+import msgspec
+
+from dalsegno.schemas.control import ClockTick, PartitionControl, Policy, RunControl
+from dalsegno.schemas.events import RunEvent
+from dalsegno.schemas.outputs import Outcome
+from dalsegno.streams.core.actions import Output
+from dalsegno.streams.core.arrivals import Arrivals
+from dalsegno.streams.core.attempt import Attempt
+from dalsegno.streams.core.controls import RULES_KNOWN, Controls
+from dalsegno.streams.core.moment import Moment
+from dalsegno.streams.core.query import RunView, view_run, view_stub
+from dalsegno.streams.core.record import Record, Unreadable
+from dalsegno.streams.core.runs import Runs
+from dalsegno.streams.core.runstate import Run, Stub
+from dalsegno.streams.core.state_codec import StateCorrupt, run_of
+from dalsegno.streams.core.units import Units
+
+PARTITION_KEY: Final = b"\0partition"
+EVENTS_TOPIC: Final = "dalsegno.events"
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class PartitionPart(msgspec.Struct, array_like=True, kw_only=True):
+    """The partition's own part. `outputs`: dense counts per channel. `numbers`: of monotone kinds."""
+
+    format: int
+    position: int
+    log_ms: int
+    live_ms: int
+    anchor_ms: int
+    rules: int
+    policy: Policy
+    policy_number: int
+    counts: list[int]
+    waiting: int
+    outputs: list[tuple[str, int]]
+    numbers: list[tuple[str, int]]
+
+
+_own_part = msgspec.msgpack.Decoder(PartitionPart)
+_FORMAT: Final = 1
+_OUTCOMES: Final = tuple(Outcome)
+
+
+class Partition:
+    """The state of one partition and the fold over its log. Not thread-safe.
+
+    `mac_keys`: key ids of the built-in policy, in force until the first `PolicySet`. `topic`: what
+    dead letters name as the topic they came from.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        *,
+        mac_keys: tuple[str, ...] = (),
+        topic: str = EVENTS_TOPIC,
+        rules_known: tuple[int, ...] = RULES_KNOWN,
+    ) -> None:
+        self.number = number
+        self.position = 0
+        self._now = Moment(number, Policy(mac_keys=mac_keys))
+        self._runs = Runs(self._now.plans)
+        self._controls = Controls(self._now, rules_known)
+        units = Units(self._now, self._runs)
+        self._arrivals = Arrivals(self._now, self._runs, units, topic)
+        self._units = units
+
+    def apply(self, record: Record) -> list[Output]:
+        """Applies the record at `position` and returns its outputs.
+
+        What raises in a unit costs that unit's run. `RulesUnknown`, `StateCorrupt`, exhausted memory
+        or stack pass through: the partition must stop, and be restored before it goes on.
+        """
+        now = self._now
+        event = record.event
+        now.outbox.offset = now.offset = record.offset
+        now.at_ms = record.at_ms
+        clock = now.clock
+        clock.log_ms = max(clock.log_ms, record.at_ms)
+        if isinstance(event, ClockTick) and self._controls.fresh(event):
+            clock.tick(now.policy.live_cap_ms)
+        self._fire()
+        if isinstance(event, RunEvent):
+            self._arrivals.run_event(record, event)
+        elif isinstance(event, RunControl):
+            self._arrivals.run_control(record, event)
+        elif isinstance(event, PartitionControl):
+            self._arrivals.counts[self._controls.apply(event).outcome] += 1
+        else:
+            assert isinstance(event, Unreadable), f"{type(event).__name__} is no event"
+            self._arrivals.dead_letter(record, event.reason, event.detail, event.run_id)
+        self.position = record.offset + 1
+        return now.outbox.take()
+
+    def _fire(self) -> None:
+        """Fires all deadlines that have passed. Each unit moves its deadline on, so this ends."""
+        log, live = self._runs.log_timers, self._runs.live_timers
+        while True:
+            due = log.next()
+            if due is not None and due[0] <= self._now.clock.log_ms:
+                self._fire_one(due[1], live=False)
+                continue
+            due = live.next()
+            if due is None or due[0] > self._now.clock.live_ms:
+                return
+            self._fire_one(due[1], live=True)
+
+    def _fire_one(self, run_id: str, *, live: bool) -> None:
+        held = self._runs.get(run_id)
+        if isinstance(held, Run):
+            self._units.timer(held, live=live)
+        elif held is not None:
+            self._arrivals.stub_due(held)
+
+    @property
+    def log_ms(self) -> int:
+        """Log time: the largest append time so far."""
+        return self._now.clock.log_ms
+
+    @property
+    def live_ms(self) -> int:
+        """Live time: log time without the gaps in which broker or owner stood still."""
+        return self._now.clock.live_ms
+
+    @property
+    def policy(self) -> Policy:
+        """The policy in force."""
+        return self._now.policy
+
+    @property
+    def rules(self) -> int:
+        """The rules in force."""
+        return self._controls.rules
+
+    @property
+    def numbers(self) -> dict[str, int]:
+        """The last applied number of each monotone control kind (and its subject, after a colon)."""
+        return dict(self._controls.numbers)
+
+    @property
+    def next_log_deadline_ms(self) -> int | None:
+        """The next deadline on log time: a tick is due then, if no event comes before."""
+        due = self._runs.log_timers.next()
+        return None if due is None else due[0]
+
+    @property
+    def next_live_deadline_ms(self) -> int | None:
+        """The next deadline on live time."""
+        due = self._runs.live_timers.next()
+        return None if due is None else due[0]
+
+    @property
+    def needs_tick(self) -> bool:
+        """Whether a step is dispatched or running, so that live time has to go on."""
+        return self._now.flying > 0
+
+    @property
+    def in_flight(self) -> int:
+        """Attempts dispatched or running."""
+        return self._now.flying
+
+    @property
+    def counts(self) -> dict[Outcome, int]:
+        """Events by outcome. With `waiting` they sum up to `delivered`."""
+        return dict(self._arrivals.counts)
+
+    @property
+    def waiting(self) -> int:
+        """Events that wait for their run."""
+        return self._arrivals.waiting
+
+    @property
+    def delivered(self) -> int:
+        """Records applied so far."""
+        return sum(self._arrivals.counts.values()) + self._arrivals.waiting
+
+    @property
+    def output_counts(self) -> dict[str, int]:
+        """Outputs so far by channel."""
+        return dict(self._now.outbox.counts)
+
+    @property
+    def open_runs(self) -> int:
+        """Runs that have not ended."""
+        return self._runs.open
+
+    def run(self, run_id: str) -> RunView | None:
+        """What is known of a run; None when nothing is."""
+        held = self._runs.get(run_id)
+        if held is None:
+            return None
+        return view_stub(held) if isinstance(held, Stub) else view_run(held)
+
+    def run_ids(self) -> Iterator[str]:
+        """Ids of all runs and stubs, in the order in which they came."""
+        return self._runs.ids()
+
+    def drain_in_flight(self) -> list[tuple[tuple[str, str], Attempt | None]]:
+        """Attempts in flight that changed since the last call, by (run id, step): for the monitor."""
+        return self._runs.drain_in_flight()
+
+    def capture(self) -> list[tuple[bytes, bytes | None]]:
+        """Parts that changed since the last call (None: gone), and the partition's own part."""
+        out = self._runs.capture()
+        out.append((PARTITION_KEY, self._own_part()))
+        return out
+
+    def parts(self) -> dict[bytes, bytes]:
+        """The whole state."""
+        return {**self._runs.parts(), PARTITION_KEY: self._own_part()}
+
+    def digest(self) -> bytes:
+        """A digest of the whole state, 32 bytes."""
+        digest = blake2b(digest_size=32)
+        for key, value in sorted(self.parts().items()):
+            digest.update(len(key).to_bytes(4, "big") + key)
+            digest.update(len(value).to_bytes(4, "big") + value)
+        return digest.digest()
+
+    def _own_part(self) -> bytes:
+        clock = self._now.clock
+        counts = self._arrivals.counts
+        return _encode(
+            PartitionPart(
+                format=_FORMAT,
+                position=self.position,
+                log_ms=clock.log_ms,
+                live_ms=clock.live_ms,
+                anchor_ms=clock.anchor_ms,
+                rules=self._controls.rules,
+                policy=self._now.policy,
+                policy_number=self._now.policy_number,
+                counts=[counts[outcome] for outcome in _OUTCOMES],
+                waiting=self._arrivals.waiting,
+                outputs=sorted(self._now.outbox.counts.items()),
+                numbers=sorted(self._controls.numbers.items()),
+            )
+        )
+
+    @classmethod
+    def restore(
+        cls,
+        number: int,
+        parts: Iterable[tuple[bytes, bytes]],
+        *,
+        mac_keys: tuple[str, ...] = (),
+        topic: str = EVENTS_TOPIC,
+        rules_known: tuple[int, ...] = RULES_KNOWN,
+    ) -> Partition:
+        """The partition as its parts say; runs stay bytes until they are touched.
+
+        Without the partition's own part the result is empty. Raises `StateCorrupt`.
+        """
+        partition = cls(number, mac_keys=mac_keys, topic=topic, rules_known=rules_known)
+        headers: dict[str, bytes] = {}
+        others: dict[str, list[tuple[bytes, bytes]]] = {}
+        own: bytes | None = None
+        plans = partition._now.plans
+        for key, value in parts:
+            kind = key[:1]
+            if kind == b"r":
+                headers[key[1:].decode()] = value
+            elif kind == b"p":
+                plans.restore(key[1:], value)
+            elif key == PARTITION_KEY:
+                own = value
+            else:
+                others.setdefault(run_of(key)[0], []).append((key, value))
+        if own is None:
+            if headers:
+                raise StateCorrupt(f"partition {number}: {len(headers)} runs and no own part")
+            return partition
+        partition._now.flying = partition._runs.load(headers, others)
+        partition._load(own)
+        return partition
+
+    def _load(self, data: bytes) -> None:
+        try:
+            own = _own_part.decode(data)
+        except msgspec.MsgspecError as error:
+            raise StateCorrupt(f"partition {self.number}: {error}") from error
+        if own.format != _FORMAT:
+            raise StateCorrupt(f"state of format {own.format}; this code reads {_FORMAT}")
+        now = self._now
+        self.position = own.position
+        now.clock.log_ms, now.clock.live_ms = own.log_ms, own.live_ms
+        now.clock.anchor_ms = own.anchor_ms
+        now.policy, now.policy_number = own.policy, own.policy_number
+        now.outbox.counts = dict(own.outputs)
+        self._controls.rules = own.rules
+        self._controls.numbers = dict(own.numbers)
+        self._arrivals.counts = dict(zip(_OUTCOMES, own.counts, strict=True))
+        self._arrivals.waiting = own.waiting

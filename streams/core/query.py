@@ -1,0 +1,149 @@
+"""Questions about runs: typed, frozen answers that can be shown as JSON."""
+
+from __future__ import annotations
+
+import msgspec
+
+from dalsegno.schemas.outputs import EffectStatus, RunState, StepState
+from dalsegno.streams.core.runstate import NEVER, Run, Stub
+
+
+class StepView(msgspec.Struct, frozen=True, kw_only=True):
+    """One step. `due_ms` is on live time if `due_live`; 0 without a deadline."""
+
+    step: str
+    state: StepState
+    epoch: int
+    attempt: int
+    failures: int
+    infra_failures: int
+    progress: int
+    worker: str
+    due_ms: int
+    due_live: bool
+    reason: str
+    detail: str
+    missing: tuple[str, ...]
+    effects: int
+    effects_unknown: int
+
+
+class RunView(msgspec.Struct, frozen=True, kw_only=True):
+    """A run, live or ended, or a start that was refused, or events that wait for a start.
+
+    `kind`: `run`, `ended`, `refused` or `early`. `state` is None for the last two. `context` is a
+    MessagePack map without secret fields; `secrets_omitted` names those.
+    """
+
+    run_id: str
+    kind: str
+    state: RunState | None
+    flow: str = ""
+    flow_version: int = 0
+    run_version: int = 0
+    waiting_for: str = ""
+    reason: str = ""
+    detail: str = ""
+    started_ms: int = 0
+    updated_ms: int = 0
+    expires_ms: int = 0
+    ended_ms: int = 0
+    plan_digest: str = ""
+    gate: str = ""
+    flags: tuple[str, ...] = ()
+    steps_left: int = 0
+    steps: tuple[StepView, ...] = ()
+    effects: int = 0
+    effects_unknown: int = 0
+    escalations: int = 0
+    starts: int = 0
+    redone: int = 0
+    events_waiting: int = 0
+    context: bytes = b""
+    secrets_omitted: tuple[str, ...] = ()
+
+
+def view_run(run: Run) -> RunView:
+    """A live run as it is now."""
+    head = run.head
+    secrets = run.entry.plan.secrets
+    names = run.context.names()
+    return RunView(
+        run_id=run.id,
+        kind="run",
+        state=head.state,
+        flow=head.flow,
+        flow_version=head.flow_version,
+        run_version=head.run_version,
+        waiting_for=head.waiting_for,
+        detail=head.quarantine,
+        started_ms=head.started_ms,
+        updated_ms=head.updated_ms,
+        expires_ms=0 if head.clock_stopped_ms or head.expires_ms == NEVER else head.expires_ms,
+        plan_digest=run.entry.plan.digest.hex(),
+        gate=head.gate,
+        flags=head.flags,
+        steps_left=head.left,
+        steps=tuple(_view_step(run, place) for place in range(len(run.rows))),
+        effects=head.effects,
+        effects_unknown=head.effects_unknown,
+        escalations=head.escalations,
+        starts=head.starts,
+        redone=head.redone,
+        events_waiting=len(run.waiting or ()),
+        context=run.context.pack([name for name in names if name not in secrets]),
+        secrets_omitted=tuple(name for name in names if name in secrets),
+    )
+
+
+def _view_step(run: Run, place: int) -> StepView:
+    row = run.rows[place]
+    flight, past = row.flight, row.past
+    effects = run.journal.get(place) if run.journal is not None else None
+    entries = effects.effects if effects is not None else []
+    progress = 0
+    if flight is not None:
+        progress = flight.progress
+    elif past is not None:
+        progress = past.progress
+    return StepView(
+        step=run.entry.plan.steps[place].name,
+        state=row.state,
+        epoch=row.epoch,
+        attempt=row.attempt,
+        failures=row.failures,
+        infra_failures=row.infra,
+        progress=progress,
+        worker="" if flight is None else flight.worker,
+        due_ms=row.due_ms,
+        due_live=row.live,
+        reason="" if past is None else past.reason,
+        detail="" if past is None else past.detail,
+        missing=() if past is None else past.missing,
+        effects=len(entries),
+        effects_unknown=sum(e.entry.status is EffectStatus.UNKNOWN for e in entries),
+    )
+
+
+def view_stub(stub: Stub) -> RunView:
+    """What a stub knows."""
+    head = stub.head
+    kind = "ended" if head.state else "refused" if head.refusal else "early"
+    return RunView(
+        run_id=stub.id,
+        kind=kind,
+        state=head.state,
+        flow=head.flow,
+        flow_version=head.flow_version,
+        run_version=head.run_version,
+        reason=head.refusal or head.reason,
+        detail=head.detail,
+        started_ms=head.started_ms,
+        updated_ms=head.ended_ms,
+        expires_ms=head.until_ms,
+        ended_ms=head.ended_ms,
+        plan_digest=head.plan_digest.hex(),
+        effects_unknown=head.effects_unknown,
+        events_waiting=len(stub.waiting or ()),
+        context=head.context,
+    )

@@ -1,0 +1,147 @@
+"""Where a step goes after an attempt that failed: by the return contract and the two budgets."""
+
+from __future__ import annotations
+
+import msgspec
+
+from dalsegno.schemas.events import FailureType, StepFailed
+from dalsegno.schemas.plan import RecoverPolicy
+from dalsegno.streams.core.attempts import close, dismiss, judge, observe
+from dalsegno.streams.core.draft import Draft
+from dalsegno.streams.core.escalating import Failure, ask, ask_for_fields, close_gate, notice
+from dalsegno.streams.core.flags import raise_flags
+from dalsegno.streams.core.moment import APPLIED, Ruling
+from dalsegno.streams.core.retry import delay_ms
+from dalsegno.streams.core.rows import NO_PAST, Flight, StepRow
+from dalsegno.streams.core.step_table import BACKING_OFF, READY, StepInput
+
+
+def step_failed(draft: Draft, event: StepFailed) -> Ruling:
+    """The attempt failed by its own word."""
+    place = judge(draft, event, StepInput.FAILED)
+    if not isinstance(place, int):
+        return place
+    row = draft.row(place)
+    if event.epoch == 0 and (row.flight is None or event.attempt != row.attempt):
+        observe(draft, place, row, event)
+        row.flight = Flight(draft.now.log_ms)
+    flight = row.flight
+    if flight is not None and event.progress > flight.progress:
+        row.flight = msgspec.structs.replace(flight, progress=event.progress)
+    raise_flags(draft, event.risk_flags)
+    failure = Failure(
+        type=event.failure_type,
+        error_class=event.error_class,
+        message=event.message,
+        missing=event.missing_fields,
+        advice=event.advice,
+    )
+    close(draft, row, StepInput.FAILED)
+    route(draft, place, row, event.failure_type, failure, event.retry_after_ms)
+    return APPLIED
+
+
+def route(
+    draft: Draft,
+    place: int,
+    row: StepRow,
+    kind: FailureType,
+    failure: Failure,
+    retry_after_ms: int | None = None,
+) -> None:
+    """Advice is advice: the type and the plan's policy decide. The attempt is closed already."""
+    if kind is FailureType.DEPENDENCY:
+        row.infra += 1
+        _again(draft, place, row, failure, retry_after_ms)
+        return
+    row.failures += 1
+    if kind is FailureType.TRANSIENT:
+        _again(draft, place, row, failure, retry_after_ms)
+    elif kind is FailureType.MISSING_INFO:
+        ask_for_fields(draft, place, row, failure.missing, "missing_info", failure)
+    else:
+        ask(draft, place, row, kind.value, failure.message, failure)
+        if kind is FailureType.UNSAFE:
+            close_gate(draft, f"unsafe:{draft.step(place).name}", failure.message, told=True)
+
+
+def exhausted(draft: Draft, place: int, row: StepRow) -> str:
+    """Which budget of the step is used up, or an empty text."""
+    retry = draft.plan.steps[place].retry
+    if row.failures >= retry.max_attempts:
+        return "attempts_exhausted"
+    if row.infra >= retry.max_infra_attempts:
+        return "infra_attempts_exhausted"
+    return ""
+
+
+def _again(
+    draft: Draft, place: int, row: StepRow, failure: Failure, retry_after_ms: int | None = None
+) -> None:
+    reason = exhausted(draft, place, row)
+    if reason:
+        detail = failure.message or f"{row.failures} failed, {row.infra} lost"
+        ask(draft, place, row, reason, detail, failure)
+        return
+    step = draft.plan.steps[place]
+    now = draft.now
+    if step.queue or row.epoch or step.recover is RecoverPolicy.REDISPATCH:
+        delay = delay_ms(step.retry, draft.run.id, step.name, row.epoch, row.failures + row.infra)
+        if retry_after_ms is not None:
+            delay = max(delay, min(retry_after_ms, now.policy.retry_after_max_ms))
+    else:
+        # The service retries by itself: it has as long as an attempt may take.
+        delay = step.timeout_ms
+    draft.move(place, row, BACKING_OFF)
+    row.due_ms = now.log_ms + delay
+
+
+def infra_fault(draft: Draft, place: int, row: StepRow, by: str, detail: str) -> None:
+    """The attempt in flight is lost to a timeout, a worker or a verdict; it is told so.
+
+    A step that its service runs by itself goes as its `recover` says.
+    """
+    step = draft.plan.steps[place]
+    if row.epoch == 0 and step.recover is not RecoverPolicy.REDISPATCH:
+        _stalled(draft, place, row, by, detail)
+        return
+    dismiss(draft, step.name, row, by)
+    close(draft, row, by)
+    row.infra += 1
+    failure = Failure(type=FailureType.DEPENDENCY, error_class=by, message=detail)
+    if row.epoch or exhausted(draft, place, row):
+        _again(draft, place, row, failure)
+    else:
+        draft.move(place, row, READY)
+
+
+def _stalled(draft: Draft, place: int, row: StepRow, by: str, detail: str) -> None:
+    """A service's own attempt has stalled and stays the service's: a person is told, or asked.
+
+    Its reports are still taken, since nobody else has the step.
+    """
+    if draft.plan.steps[place].recover is RecoverPolicy.PERSON:
+        ask(draft, place, row, by, detail)
+        return
+    past = row.past or NO_PAST
+    row.due_ms = 0
+    if not past.noticed:
+        row.past = msgspec.structs.replace(past, noticed=1)
+        notice(draft, place, row, by, detail)
+    flight = row.flight
+    if flight is not None:
+        row.flight = msgspec.structs.replace(flight, last_offset=draft.now.offset)
+
+
+def retry_due(draft: Draft, place: int, row: StepRow) -> None:
+    """The wait before the next attempt is over."""
+    step = draft.plan.steps[place]
+    reason = exhausted(draft, place, row)
+    if reason:
+        # A late `lost` verdict has charged an epoch meanwhile.
+        ask(draft, place, row, reason, f"{row.failures} failed, {row.infra} lost")
+    elif step.queue or row.epoch or step.recover is RecoverPolicy.REDISPATCH:
+        draft.move(place, row, READY)
+    else:
+        row.closed = ""
+        ask(draft, place, row, "not_retried", "the service has not tried again")

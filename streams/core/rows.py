@@ -1,0 +1,66 @@
+"""The row of one step: where it stands, its open attempt, and what is rarely there."""
+
+from __future__ import annotations
+
+import msgspec
+
+from dalsegno.schemas.outputs import StepState
+
+
+class Flight(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """An attempt in flight. `offset`, `index`, `count` are the sequence of its handoff (-1: none).
+
+    `start_by_ms`: a start appended at or after it is refused. `last_offset`: of the attempt's last
+    report, which a verdict must have read.
+    """
+
+    since_ms: int
+    start_by_ms: int = 0
+    offset: int = -1
+    index: int = 0
+    count: int = 0
+    worker: str = ""
+    incarnation: int = 0
+    reply_to: str = ""
+    progress: int = 0
+    last_offset: int = -1
+
+
+class Past(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """What earlier attempts left behind, where there is anything.
+
+    `unstarted`: epochs in a row that nobody started. `expired`: the last such epochs that no one
+    was charged for. `progress`: of the attempt before. `missing`: fields that the step waits for.
+    `noticed`: one more than the last epoch of which a person was told that it stalled.
+    """
+
+    unstarted: int = 0
+    expired: tuple[int, ...] = ()
+    progress: int = 0
+    missing: tuple[str, ...] = ()
+    reason: str = ""
+    detail: str = ""
+    noticed: int = 0
+
+
+NO_PAST = Past()
+
+
+class StepRow(msgspec.Struct, array_like=True, gc=False):
+    """One step. `needs`: how many steps it still waits for. `due_ms`: its deadline, 0 when it has none;
+    on live time if `live`. `epoch`: of its last dispatch; `closed` says what ended it (empty while open).
+    `failures`, `infra`: what it has used of its two budgets. `attempt`: the service's own number,
+    for a step that its service runs by itself.
+    """
+
+    state: StepState = StepState.PENDING
+    needs: int = 0
+    epoch: int = 0
+    closed: str = ""
+    due_ms: int = 0
+    live: bool = False
+    failures: int = 0
+    infra: int = 0
+    attempt: int = 0
+    flight: Flight | None = None
+    past: Past | None = None

@@ -1,0 +1,328 @@
+"""The runs of a partition: in memory, or as the bytes that a restore or the end of a run left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dalsegno.streams.core import tags
+from dalsegno.streams.core.attempt import Attempt
+from dalsegno.streams.core.deadlines import refresh
+from dalsegno.streams.core.draft import Draft
+from dalsegno.streams.core.plan_store import PlanStore
+from dalsegno.streams.core.runstate import FLYING, NEVER, Run, Stub
+from dalsegno.streams.core.sequence import Sequence
+from dalsegno.streams.core.state_codec import (
+    KIND_RUN,
+    PAGE_EFFECTS,
+    PAGE_IDS,
+    PAGE_STEPS,
+    Prefix,
+    StateCorrupt,
+    all_parts,
+    header_key,
+    pack_run,
+    pack_stub,
+    pack_waiting,
+    part_key,
+    read_prefix,
+    run_part,
+    unpack_run,
+    unpack_stub,
+)
+from dalsegno.streams.core.step_table import RUNNING
+from dalsegno.streams.core.timers import Timers
+
+Held = Run | Stub
+
+
+class Cold:
+    """A run or stub as bytes: its header part and the others as (key, value)."""
+
+    __slots__ = ("header", "parts")
+
+    def __init__(self, header: bytes, parts: list[tuple[bytes, bytes]]) -> None:
+        self.header = header
+        self.parts = parts
+
+
+class Runs:
+    """All runs and stubs, their deadlines, and what has changed since the last capture.
+
+    `open` counts runs that have not ended.
+    """
+
+    def __init__(self, plans: PlanStore) -> None:
+        self._plans = plans
+        self._held: dict[str, Held | Cold] = {}
+        self._dirty: dict[str, set[int]] = {}
+        self._gone: dict[bytes, None] = {}
+        self._flights: dict[tuple[str, str], None] = {}
+        self.log_timers = Timers(self._log_due)
+        self.live_timers = Timers(self._live_due)
+        self.open = 0
+
+    def ids(self) -> Iterator[str]:
+        """Ids of all runs and stubs."""
+        return iter(self._held)
+
+    def get(self, run_id: str) -> Held | None:
+        """A run or stub, read back from its bytes if need be. Raises `StateCorrupt`."""
+        held = self._held.get(run_id)
+        if type(held) is not Cold:
+            return held  # type: ignore[return-value]
+        prefix = read_prefix(held.header)
+        thawed: Held
+        if prefix.kind == KIND_RUN:
+            entry = self._plans.get(prefix.plan)
+            run = unpack_run(run_id, held.header, held.parts, entry)
+            run.log_due, run.live_due = prefix.log_due, prefix.live_due
+            thawed = run
+        else:
+            thawed = unpack_stub(run_id, held.header, held.parts)
+        self._held[run_id] = thawed
+        return thawed
+
+    def _log_due(self, run_id: str) -> int:
+        held = self._held.get(run_id)
+        if held is None:
+            return NEVER
+        return read_prefix(held.header).log_due if isinstance(held, Cold) else held.log_due
+
+    def _live_due(self, run_id: str) -> int:
+        held = self._held.get(run_id)
+        if held is None:
+            return NEVER
+        return read_prefix(held.header).live_due if isinstance(held, Cold) else held.live_due
+
+    def add(self, held: Held) -> None:
+        """Takes a new run or stub in the place of a stub, if there is one."""
+        old = self._held.get(held.id)
+        if isinstance(old, Stub):
+            self._forget(old)
+            held.kept = old.kept
+        self._held[held.id] = held
+        if isinstance(held, Run):
+            self._plans.hold(held.entry)
+            self.open += 1
+        self.changed(held)
+
+    def abandon(self, run_id: str, stub: Stub | None) -> None:
+        """A start that raised: what was there before it is there again."""
+        run = self._held.get(run_id)
+        if isinstance(run, Run):
+            self._plans.drop(run.entry.plan.digest)
+            self.open -= 1
+            del self._held[run_id]
+            del self._dirty[run_id]
+            if stub is not None:
+                self._held[run_id] = stub
+                self.changed(stub, tags.ALL_WAITING)
+
+    def end(self, run: Run, stub: Stub) -> None:
+        """The run has ended: its parts go, the stub stays and keeps the plan."""
+        self._bury(run)
+        self.open -= 1
+        self._held[run.id] = stub
+        self._dirty[run.id] = set()
+        steps = run.entry.plan.steps
+        for place, row in enumerate(run.rows):
+            if row.epoch or row.flight is not None:
+                self._flights[run.id, steps[place].name] = None
+        self.log_timers.changed(run.id, stub.log_due)
+
+    def _bury(self, run: Run) -> None:
+        dirty = self._dirty.pop(run.id, None) or ()
+        if not run.kept:
+            return
+        for key, _ in all_parts(run):
+            self._gone[key] = None
+        for tag in sorted(dirty):
+            if tag != tags.ALL_CONTEXT:
+                self._gone[part_key(run.id, tag)] = None
+        for tail, _ in run.context.drain_dirty():
+            self._gone[b"c" + run.id.encode() + b"\0" + tail] = None
+
+    def _forget(self, stub: Stub) -> None:
+        if stub.head.plan_digest:
+            self._plans.drop(stub.head.plan_digest)
+
+    def remove(self, stub: Stub) -> None:
+        """The stub has been kept as long as it may matter."""
+        self._forget(stub)
+        del self._held[stub.id]
+        self._dirty.pop(stub.id, None)
+        if stub.kept:
+            self._gone[header_key(stub.id)] = None
+            self._gone[part_key(stub.id, tags.ALL_WAITING)] = None
+
+    def changed(self, held: Held, tag: int | None = None) -> None:
+        """The header has changed, and the part that `tag` stands for."""
+        marks = self._dirty.get(held.id)
+        if marks is None:
+            marks = self._dirty[held.id] = set()
+        if tag is not None:
+            marks.add(tag)
+        self.log_timers.changed(held.id, held.log_due)
+        if held.live_due != NEVER:
+            self.live_timers.changed(held.id, held.live_due)
+
+    def adopt(self, draft: Draft) -> int:
+        """Adopts a unit's draft and notes what changed. Returns how many more attempts are in flight."""
+        run = draft.run
+        was = run.head.tally[FLYING]
+        if draft.entry is not run.entry:
+            self._plans.hold(draft.entry)
+            self._plans.drop(run.entry.plan.digest)
+        flights = draft.adopt()
+        if flights:
+            steps = run.entry.plan.steps
+            for place in flights:
+                self._flights[run.id, steps[place].name] = None
+        marks = self._dirty.get(run.id)
+        if marks is None:
+            marks = self._dirty[run.id] = set()
+        for place in draft.rows:
+            marks.add(place // PAGE_STEPS)
+        if draft.change is not None:
+            marks.add(tags.ALL_CONTEXT)
+        if draft.effect is not None:
+            place, at, _ = draft.effect
+            marks.add(tags.EFFECTS << tags.SHIFT | place << 16 | at // PAGE_EFFECTS)
+        if draft.save is not None:
+            marks.add(tags.SAVE << tags.SHIFT | draft.save[0])
+        if draft.seen and run.seen is not None:
+            marks.add(tags.IDS << tags.SHIFT | (len(run.seen) - 1) // PAGE_IDS)
+        refresh(run)
+        self.log_timers.changed(run.id, run.log_due)
+        if run.live_due != NEVER:
+            self.live_timers.changed(run.id, run.live_due)
+        return run.head.tally[FLYING] - was
+
+    def capture(self) -> list[tuple[bytes, bytes | None]]:
+        """Parts that changed since the last call; None for those that are gone."""
+        out: dict[bytes, bytes | None] = dict.fromkeys(self._gone)
+        self._gone = {}
+        for run_id, marks in self._dirty.items():
+            held = self._held[run_id]
+            assert not isinstance(held, Cold), "bytes do not change"
+            held.kept = True
+            if isinstance(held, Stub):
+                header = out[header_key(run_id)] = pack_stub(held)
+                if tags.ALL_WAITING in marks:
+                    key = part_key(run_id, tags.ALL_WAITING)
+                    out[key] = waiting_part(held)
+                if not held.waiting:
+                    # A stub is looked at rarely: its bytes are its smallest form.
+                    self._held[run_id] = Cold(header, [])
+                continue
+            out[header_key(run_id)] = pack_run(held)
+            for tag in sorted(marks):
+                if tag == tags.ALL_CONTEXT:
+                    name = b"c" + run_id.encode() + b"\0"
+                    for tail, value in held.context.drain_dirty():
+                        out[name + tail] = value
+                else:
+                    key, part = run_part(held, tag)
+                    out[key] = part
+        self._dirty = {}
+        for digest in self._plans.take_dirty():
+            out[b"p" + digest] = self._plans.packed(digest)
+        return list(out.items())
+
+    def parts(self) -> dict[bytes, bytes]:
+        """Every part of every run, stub and plan."""
+        out: dict[bytes, bytes] = {}
+        for run_id, held in self._held.items():
+            if isinstance(held, Cold):
+                out[header_key(run_id)] = held.header
+                out.update(held.parts)
+            elif isinstance(held, Stub):
+                out[header_key(run_id)] = pack_stub(held)
+                if held.waiting:
+                    out[part_key(run_id, tags.ALL_WAITING)] = waiting_part(held) or b""
+            else:
+                out[header_key(run_id)] = pack_run(held)
+                out.update(all_parts(held))
+        for digest in self._plans.digests():
+            out[b"p" + digest] = self._plans.packed(digest) or b""
+        return out
+
+    def load(self, headers: dict[str, bytes], parts: dict[str, list[tuple[bytes, bytes]]]) -> int:
+        """Takes a restored partition. Returns how many attempts are in flight."""
+        logs: list[tuple[int, str]] = []
+        lives: list[tuple[int, str]] = []
+        flying = 0
+        for run_id, header in headers.items():
+            prefix: Prefix = read_prefix(header)
+            self._held[run_id] = Cold(header, parts.pop(run_id, []))
+            if prefix.log_due != NEVER:
+                logs.append((prefix.log_due, run_id))
+            if prefix.live_due != NEVER:
+                lives.append((prefix.live_due, run_id))
+            if prefix.plan:
+                self._plans.restore_hold(prefix.plan)
+            if prefix.kind == KIND_RUN:
+                self.open += 1
+            if prefix.flying:
+                flying += prefix.flying
+                self._flights[run_id, ""] = None
+        if parts:
+            raise StateCorrupt(f"parts without a header: runs {sorted(parts)[:3]}")
+        self.log_timers.load(logs)
+        self.live_timers.load(lives)
+        return flying
+
+    def drain_in_flight(self) -> list[tuple[tuple[str, str], Attempt | None]]:
+        """Attempts in flight that changed since the last call; after a restore, all of them."""
+        keys = self._flights
+        self._flights = {}
+        out: list[tuple[tuple[str, str], Attempt | None]] = []
+        for run_id, step in keys:
+            held = self.get(run_id)
+            if step:
+                out.append(((run_id, step), _attempt_of(held, step)))
+            elif isinstance(held, Run):
+                for place, row in enumerate(held.rows):
+                    if row.flight is not None:
+                        out.append(
+                            ((run_id, held.entry.plan.steps[place].name), attempt(held, place))
+                        )
+        return out
+
+
+def waiting_part(stub: Stub) -> bytes | None:
+    """The waiting part of a stub, None when nothing waits."""
+    return pack_waiting(stub.waiting) if stub.waiting else None
+
+
+def _attempt_of(held: Held | None, step: str) -> Attempt | None:
+    if not isinstance(held, Run):
+        return None
+    return attempt(held, held.entry.plan.index[step])
+
+
+def attempt(run: Run, place: int) -> Attempt | None:
+    """The attempt in flight of a step, as the monitor needs to know it."""
+    row = run.rows[place]
+    flight = row.flight
+    if flight is None:
+        return None
+    step = run.entry.plan.steps[place]
+    sequence = None
+    if flight.offset >= 0:
+        sequence = Sequence(flight.offset, flight.index, flight.count)
+    return Attempt(
+        run_id=run.id,
+        step=step.name,
+        epoch=row.epoch,
+        step_type=f"{run.head.flow}/{step.name}",
+        running=row.state is RUNNING,
+        queue=step.queue,
+        since_ms=flight.since_ms,
+        heartbeat_ms=step.heartbeat_ms,
+        timeout_ms=step.timeout_ms,
+        sequence=sequence,
+        start_by_ms=flight.start_by_ms,
+        worker=flight.worker,
+        incarnation=flight.incarnation,
+    )

@@ -1,0 +1,221 @@
+"""What the fold remembers of a run: a header, rows of steps, and what hangs on them.
+
+Rows and flights are never changed in place once adopted: a unit works on copies (`draft.py`), so
+what is not adopted never was. Times are Unix milliseconds of the partition's log time, except `due_ms`
+of a row with `live`, which is live time.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from dalsegno.schemas.outputs import JournalEntry, RunState, StepState
+from dalsegno.streams.core.context import Context
+from dalsegno.streams.core.plan_store import PlanEntry
+from dalsegno.streams.core.rows import StepRow
+
+# Later than any time that a log can have.
+NEVER: Final = 1 << 62
+
+# Groups of step states that the header counts, so that nothing has to walk the steps.
+IDLE, GOING, FLYING, BACKING, BLOCKED, ASKING, DONE = range(7)
+GROUP: Final[dict[StepState, int]] = {
+    StepState.PENDING: IDLE,
+    StepState.READY: GOING,
+    StepState.HELD: GOING,
+    StepState.DISPATCHED: FLYING,
+    StepState.RUNNING: FLYING,
+    StepState.BACKING_OFF: BACKING,
+    StepState.ESCALATED: BLOCKED,
+    StepState.AWAITING_APPROVAL: BLOCKED,
+    StepState.MISSING_INFO: ASKING,
+    StepState.COMPENSATING: FLYING,
+    StepState.COMPLETED: DONE,
+    StepState.COMPENSATED: DONE,
+    StepState.SKIPPED: DONE,
+}
+
+
+class RunHead(msgspec.Struct, array_like=True, kw_only=True, gc=False):
+    """The run's header part.
+
+    `tally[g]` counts the steps of group g (see `GROUP`). `missing` lists the positions of steps
+    that wait for information. `gate` names why no further step starts, or is empty; `gate_due_ms`
+    is a person's deadline for it. `clock_stopped_ms` is when the time to live was stopped, or 0.
+    `run_version` grows when facts change: context, plan, finished steps, flags, the run's state.
+    """
+
+    flow: str
+    flow_version: int
+    state: RunState
+    run_version: int
+    start_digest: bytes
+    started_ms: int
+    expires_ms: int
+    ttl_ms: int
+    left: int
+    tally: list[int]
+    reply_to: str = ""
+    trace: str = ""
+    context_schema: str = ""
+    context_schema_version: int = 1
+    waiting_for: str = ""
+    paused: bool = False
+    plan_open: bool = False
+    gate: str = ""
+    gate_due_ms: int = 0
+    clock_stopped_ms: int = 0
+    flags: tuple[str, ...] = ()
+    missing: tuple[int, ...] = ()
+    effects: int = 0
+    effects_unknown: int = 0
+    starts: int = 0
+    redone: int = 0
+    escalations: int = 0
+    seen_from: int = 0
+    updated_ms: int = 0
+    quarantine: str = ""
+
+
+class Effect(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """An entry of a step's journal. `intended_epoch`: of the first intent; `entry.epoch`: the last."""
+
+    entry: JournalEntry
+    intended_epoch: int
+    undo: str = ""
+    undo_input: bytes = b""
+
+
+class StepJournal:
+    """The effects of one step, in the order of their first intent."""
+
+    __slots__ = ("effects", "places")
+
+    def __init__(self, effects: list[Effect]) -> None:
+        self.effects = effects
+        self.places = {
+            (e.entry.effect, e.entry.occurrence): place for place, e in enumerate(effects)
+        }
+
+    def find(self, effect: str, occurrence: int) -> int | None:
+        """The place of an effect in the journal."""
+        return self.places.get((effect, occurrence))
+
+    def put(self, place: int, effect: Effect) -> None:
+        """Replaces an entry, or appends one when `place` is the end."""
+        if place == len(self.effects):
+            self.effects.append(effect)
+            self.places[effect.entry.effect, effect.entry.occurrence] = place
+        else:
+            self.effects[place] = effect
+
+
+class Waiting(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """A record that waits for its run, as it came. `event` is MessagePack of its class `kind`."""
+
+    offset: int
+    at_ms: int
+    kind: str
+    event: bytes
+    key: bytes
+    value: bytes
+    headers: tuple[tuple[str, bytes], ...]
+
+
+class Run:
+    """A live run, in memory.
+
+    `logs`, `lives`, `ready` are heaps derived from the rows: of deadlines as (ms, position), and of
+    positions of steps that could not be dispatched yet. Entries are checked against the rows
+    before they are used, so one too many does no harm. `kept` is set once a part has been captured.
+    """
+
+    __slots__ = (
+        "context",
+        "entry",
+        "head",
+        "id",
+        "journal",
+        "kept",
+        "live_due",
+        "lives",
+        "log_due",
+        "logs",
+        "ready",
+        "rows",
+        "saves",
+        "seen",
+        "waiting",
+    )
+
+    def __init__(
+        self, run_id: str, head: RunHead, entry: PlanEntry, rows: list[StepRow], context: Context
+    ) -> None:
+        self.id = run_id
+        self.head = head
+        self.entry = entry
+        self.rows = rows
+        self.context = context
+        self.journal: dict[int, StepJournal] | None = None
+        self.saves: dict[int, bytes] | None = None
+        self.seen: list[str] | None = None
+        self.waiting: list[Waiting] | None = None
+        self.logs: list[tuple[int, int]] | None = None
+        self.lives: list[tuple[int, int]] | None = None
+        self.ready: list[int] | None = None
+        self.log_due = NEVER
+        self.live_due = NEVER
+        self.kept = False
+
+
+class StubHead(msgspec.Struct, array_like=True, kw_only=True, gc=False):
+    """What is left of a run that ended, or known of one that has not started.
+
+    `state` is final for a run that ended and None otherwise; `refusal` says why its start was
+    refused. `until_ms`: the stub goes then. `last_step`, `last_epoch`: the report that ended the run. `request_id`:
+    of the cancel. `strays`: effects intended after the end that a person was told of.
+    `context` is the final context without secrets, kept while it is small.
+    """
+
+    until_ms: int
+    state: RunState | None = None
+    refusal: str = ""
+    detail: str = ""
+    flow: str = ""
+    flow_version: int = 0
+    run_version: int = 0
+    start_digest: bytes = b""
+    plan_digest: bytes = b""
+    started_ms: int = 0
+    ended_ms: int = 0
+    reason: str = ""
+    last_step: str = ""
+    last_epoch: int = 0
+    request_id: str = ""
+    effects_unknown: int = 0
+    context: bytes = b""
+    strays: tuple[str, ...] = ()
+
+
+class Stub:
+    """A stub in memory, while it is touched or has waiting events."""
+
+    __slots__ = ("head", "id", "kept", "waiting")
+
+    def __init__(self, run_id: str, head: StubHead) -> None:
+        self.id = run_id
+        self.head = head
+        self.waiting: list[Waiting] | None = None
+        self.kept = False
+
+    @property
+    def log_due(self) -> int:
+        """When the stub goes, log time."""
+        return self.head.until_ms
+
+    @property
+    def live_due(self) -> int:
+        """A stub has nothing that live time could end."""
+        return NEVER

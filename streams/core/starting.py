@@ -1,0 +1,86 @@
+"""The start of a run: its plan and first context are checked, or the start is refused as a whole."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+import msgspec
+
+from dalsegno.schemas.events import RunStarted
+from dalsegno.schemas.outputs import RunState
+from dalsegno.streams.core.context import Context, ContextError
+from dalsegno.streams.core.moment import Moment, Ruling, refused
+from dalsegno.streams.core.plan import PlanRefused
+from dalsegno.streams.core.plan_store import PlanEntry
+from dalsegno.streams.core.runstate import IDLE, Run, RunHead
+
+_encode = msgspec.msgpack.Encoder().encode
+_GROUPS = 7
+
+
+def start_digest(event: RunStarted, plan_digest: bytes) -> bytes:
+    """What makes two starts the same: everything but who sent it, when, and where answers go."""
+    return blake2b(
+        _encode(
+            (
+                event.flow,
+                event.flow_version,
+                plan_digest,
+                event.context,
+                event.context_schema,
+                event.context_schema_version,
+                event.ttl_ms,
+                event.risk_flags,
+                event.more,
+            )
+        ),
+        digest_size=16,
+    ).digest()
+
+
+def source_digest(event: RunStarted) -> bytes:
+    """The digest of a start whose plan may not be valid."""
+    source = blake2b(_encode(event.plan), digest_size=32).digest()
+    return start_digest(event, source)
+
+
+def begin(now: Moment, event: RunStarted, trace: str) -> Run | Ruling:
+    """A new run, none of whose steps is ready yet; or why it is refused."""
+    if event.ttl_ms <= 0:
+        return refused("bad_ttl", f"a time to live of {event.ttl_ms} ms")
+    try:
+        entry, source = now.plans.compiled(event.plan, now.policy, now.policy_number, event.ttl_ms)
+        context = Context.create(event.context, now.policy)
+    except PlanRefused as error:
+        return refused(error.code, error.detail)
+    except ContextError as error:
+        return refused("bad_context", str(error))
+    return Run(
+        event.run_id,
+        _head(now, event, trace, start_digest(event, source), entry),
+        entry,
+        list(entry.rows),
+        context,
+    )
+
+
+def _head(now: Moment, event: RunStarted, trace: str, digest: bytes, entry: PlanEntry) -> RunHead:
+    tally = [0] * _GROUPS
+    tally[IDLE] = len(entry.rows)
+    return RunHead(
+        flow=event.flow,
+        flow_version=event.flow_version,
+        state=RunState.RUNNING,
+        run_version=0,
+        start_digest=digest,
+        started_ms=now.log_ms,
+        expires_ms=now.log_ms + event.ttl_ms,
+        ttl_ms=event.ttl_ms,
+        left=entry.plan.forward_count,
+        tally=tally,
+        reply_to=event.reply_to,
+        trace=trace,
+        context_schema=event.context_schema,
+        context_schema_version=event.context_schema_version,
+        plan_open=event.more,
+    )

@@ -1,0 +1,281 @@
+"""Parts of the state as bytes: what a checkpoint writes to the changelog and a restore reads.
+
+| key | part |
+|---|---|
+| `00 "partition"` | position, clocks, counters, policy, numbers of monotone kinds |
+| `"r" run` | header of a run or stub: a fixed prefix, then MessagePack |
+| `"s" run 00 page` | rows of 16 steps (page: uint16 big-endian) |
+| `"c" run 00 tail` | context, by the context's own parts |
+| `"j" run 00 step page` | 16 effects of a step (uint16, uint16) |
+| `"v" run 00 step` | save of a step (uint16) |
+| `"o" run 00 page` | 32 one-shot ids |
+| `"w" run 00` | events that wait |
+| `"p" digest` | a plan |
+
+The prefix of a header says what a restore must know without reading on: kind, next deadlines on both
+clocks, attempts in flight, waiting events, the plan's digest. The bytes are a function of the state alone.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+import msgspec
+
+from dalsegno.streams.core import tags
+from dalsegno.streams.core.context import Context
+from dalsegno.streams.core.deadlines import rebuild
+from dalsegno.streams.core.plan_store import PlanEntry
+from dalsegno.streams.core.rows import StepRow
+from dalsegno.streams.core.runstate import (
+    FLYING,
+    Effect,
+    Run,
+    RunHead,
+    StepJournal,
+    Stub,
+    StubHead,
+    Waiting,
+)
+
+FORMAT: Final = 1
+PAGE_STEPS: Final = 16
+PAGE_EFFECTS: Final = 16
+PAGE_IDS: Final = 32
+
+KIND_RUN: Final = 1
+KIND_STUB: Final = 2
+_NO_PLAN: Final = bytes(32)
+_PREFIX: Final = struct.Struct(">BBqqII32s")
+_U16: Final = struct.Struct(">H")
+_U16_2: Final = struct.Struct(">HH")
+
+_encode = msgspec.msgpack.Encoder().encode
+_run_head = msgspec.msgpack.Decoder(RunHead)
+_stub_head = msgspec.msgpack.Decoder(StubHead)
+_page = msgspec.msgpack.Decoder(list[StepRow | None])
+_effects = msgspec.msgpack.Decoder(list[Effect])
+_ids = msgspec.msgpack.Decoder(list[str])
+_waits = msgspec.msgpack.Decoder(list[Waiting])
+
+
+class StateCorrupt(Exception):  # noqa: N818 - names what is found
+    """A part of the state cannot be read. The partition stops: nothing is guessed."""
+
+
+class Prefix(msgspec.Struct, frozen=True, gc=False):
+    """What a header's prefix says."""
+
+    kind: int
+    log_due: int
+    live_due: int
+    flying: int
+    waiting: int
+    plan: bytes
+
+
+def read_prefix(data: bytes) -> Prefix:
+    """Raises `StateCorrupt`."""
+    if len(data) < _PREFIX.size:
+        raise StateCorrupt(f"a header of {len(data)} bytes")
+    form, kind, log_due, live_due, flying, waiting, plan = _PREFIX.unpack_from(data)
+    if form != FORMAT:
+        raise StateCorrupt(f"a header of format {form}; this code reads {FORMAT}")
+    return Prefix(kind, log_due, live_due, flying, waiting, b"" if plan == _NO_PLAN else plan)
+
+
+def header_key(run_id: str) -> bytes:
+    """Key of a run's header part."""
+    return b"r" + run_id.encode()
+
+
+def run_of(key: bytes) -> tuple[str, bytes]:
+    """The run id and the tail of a part's key."""
+    kind = key[:1]
+    if kind == b"r":
+        return key[1:].decode(), b""
+    name, _, tail = key[1:].partition(b"\0")
+    return name.decode(), tail
+
+
+def pack_run(run: Run) -> bytes:
+    """The header part of a run."""
+    return _PREFIX.pack(
+        FORMAT,
+        KIND_RUN,
+        run.log_due,
+        run.live_due,
+        run.head.tally[FLYING],
+        len(run.waiting or ()),
+        run.entry.plan.digest,
+    ) + _encode(run.head)
+
+
+def pack_stub(stub: Stub) -> bytes:
+    """The header part of a stub."""
+    head = stub.head
+    return _PREFIX.pack(
+        FORMAT,
+        KIND_STUB,
+        stub.log_due,
+        stub.live_due,
+        0,
+        len(stub.waiting or ()),
+        head.plan_digest or _NO_PLAN,
+    ) + _encode(head)
+
+
+def pack_page(run: Run, page: int) -> bytes | None:
+    """Rows of one page; a step that nothing has touched is nil, and nil at the end is left out.
+
+    None when nothing on the page has been touched.
+    """
+    first = page * PAGE_STEPS
+    fresh = run.entry.rows[first : first + PAGE_STEPS]
+    rows: list[StepRow | None] = []
+    used = 0
+    for place, row in enumerate(run.rows[first : first + PAGE_STEPS]):
+        if row is fresh[place] or row == fresh[place]:
+            rows.append(None)
+        else:
+            rows.append(row)
+            used = place + 1
+    return _encode(rows[:used]) if used else None
+
+
+def pack_effects(journal: StepJournal, page: int) -> bytes:
+    """One page of a step's journal."""
+    return _encode(journal.effects[page * PAGE_EFFECTS : (page + 1) * PAGE_EFFECTS])
+
+
+def pack_ids(seen: list[str], page: int) -> bytes:
+    """One page of one-shot ids."""
+    return _encode(seen[page * PAGE_IDS : (page + 1) * PAGE_IDS])
+
+
+def pack_waiting(waiting: list[Waiting]) -> bytes:
+    """The events that wait."""
+    return _encode(waiting)
+
+
+def all_parts(run: Run) -> list[tuple[bytes, bytes]]:
+    """Every part of a run but its header, in order of their keys."""
+    name = run.id.encode() + b"\0"
+    parts = [(b"c" + name + tail, value) for tail, value in run.context.parts()]
+    for step, journal in sorted((run.journal or {}).items()):
+        for page in range(-(-len(journal.effects) // PAGE_EFFECTS)):
+            parts.append((b"j" + name + _U16_2.pack(step, page), pack_effects(journal, page)))
+    for page in range(-(-len(run.seen or ()) // PAGE_IDS)):
+        parts.append((b"o" + name + _U16.pack(page), pack_ids(run.seen or [], page)))
+    for page in range(-(-len(run.rows) // PAGE_STEPS)):
+        value = pack_page(run, page)
+        if value is not None:
+            parts.append((b"s" + name + _U16.pack(page), value))
+    for step, save in sorted((run.saves or {}).items()):
+        parts.append((b"v" + name + _U16.pack(step), save))
+    if run.waiting:
+        parts.append((b"w" + name, pack_waiting(run.waiting)))
+    return parts
+
+
+def part_key(run_id: str, tag: int) -> bytes:
+    """The key of the part that a tag stands for (see `tags.py`; not the context's)."""
+    name = run_id.encode() + b"\0"
+    kind, number = tag >> tags.SHIFT, tag & tags.MASK
+    if kind == tags.PAGE:
+        return b"s" + name + _U16.pack(number)
+    if kind == tags.EFFECTS:
+        return b"j" + name + _U16_2.pack(number >> 16, number & 0xFFFF)
+    if kind == tags.SAVE:
+        return b"v" + name + _U16.pack(number)
+    if kind == tags.IDS:
+        return b"o" + name + _U16.pack(number)
+    assert kind == tags.WAITING, f"no part has the tag {tag}"
+    return b"w" + name
+
+
+def run_part(run: Run, tag: int) -> tuple[bytes, bytes | None]:
+    """The part that a tag stands for, None when it is empty now."""
+    kind, number = tag >> tags.SHIFT, tag & tags.MASK
+    value: bytes | None
+    if kind == tags.PAGE:
+        value = pack_page(run, number)
+    elif kind == tags.EFFECTS:
+        journal = (run.journal or {}).get(number >> 16)
+        value = None if journal is None else pack_effects(journal, number & 0xFFFF)
+    elif kind == tags.SAVE:
+        value = (run.saves or {}).get(number)
+    elif kind == tags.IDS:
+        value = pack_ids(run.seen or [], number)
+    else:
+        value = pack_waiting(run.waiting) if run.waiting else None
+    return part_key(run.id, tag), value
+
+
+def unpack_run(
+    run_id: str, header: bytes, parts: list[tuple[bytes, bytes]], entry: PlanEntry
+) -> Run:
+    """A live run from its parts. Raises `StateCorrupt`."""
+    try:
+        return _unpack_run(run_id, header, parts, entry)
+    except (msgspec.MsgspecError, ValueError, struct.error) as error:
+        raise StateCorrupt(f"run {run_id!a}: {error}") from error
+
+
+def _unpack_run(
+    run_id: str, header: bytes, parts: list[tuple[bytes, bytes]], entry: PlanEntry
+) -> Run:
+    head = _run_head.decode(memoryview(header)[_PREFIX.size :])
+    rows = list(entry.rows)
+    context: list[tuple[bytes, bytes]] = []
+    journal: dict[int, dict[int, list[Effect]]] = {}
+    run = Run(run_id, head, entry, rows, Context.empty())
+    seen: dict[int, list[str]] = {}
+    for key, value in parts:
+        kind, tail = key[:1], run_of(key)[1]
+        if kind == b"s":
+            first = _U16.unpack(tail)[0] * PAGE_STEPS
+            for place, row in enumerate(_page.decode(value), first):
+                if row is not None:
+                    rows[place] = row
+        elif kind == b"c":
+            context.append((tail, value))
+        elif kind == b"j":
+            step, page = _U16_2.unpack(tail)
+            journal.setdefault(step, {})[page] = _effects.decode(value)
+        elif kind == b"o":
+            seen[_U16.unpack(tail)[0]] = _ids.decode(value)
+        elif kind == b"v":
+            if run.saves is None:
+                run.saves = {}
+            run.saves[_U16.unpack(tail)[0]] = value
+        elif kind == b"w":
+            run.waiting = _waits.decode(value)
+        else:
+            raise StateCorrupt(f"run {run_id!a} has a part of kind {kind!a}")
+    run.context = Context.load(context)
+    if journal:
+        run.journal = {
+            step: StepJournal([e for _, page in sorted(pages.items()) for e in page])
+            for step, pages in journal.items()
+        }
+    if seen:
+        run.seen = [name for _, page in sorted(seen.items()) for name in page]
+    run.kept = True
+    rebuild(run)
+    return run
+
+
+def unpack_stub(run_id: str, header: bytes, parts: list[tuple[bytes, bytes]]) -> Stub:
+    """A stub from its parts. Raises `StateCorrupt`."""
+    try:
+        stub = Stub(run_id, _stub_head.decode(memoryview(header)[_PREFIX.size :]))
+        for key, value in parts:
+            if key[:1] != b"w":
+                raise StateCorrupt(f"the stub of {run_id!a} has a part of kind {key[:1]!a}")
+            stub.waiting = _waits.decode(value)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise StateCorrupt(f"stub {run_id!a}: {error}") from error
+    stub.kept = True
+    return stub

@@ -1,0 +1,199 @@
+"""The table of a step: in every state, what each report, verdict and timer does.
+
+Rules that hold before the table is asked:
+
+1. A report of an epoch below the step's is superseded; one above it is refused (`unknown_epoch`).
+2. An epoch is open from its dispatch until something closes it. A report of a closed epoch is
+   superseded, but the repeat of the very report that closed it is a duplicate.
+3. A step that its service runs by itself (no queue) reports epoch 0 and an attempt number; a lower
+   one is superseded, a higher one replaces it. After a redispatch epoch 0 is superseded.
+4. Effects are answered by the journal: their entries survive the attempt, whatever the table says.
+
+The table says the outcome of an input for the open epoch, and where the step may go. `to` is empty
+when the state stays. What the fold does is checked against it (`MOVES`): a move that no rule allows
+is a broken invariant.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from dalsegno.schemas.outputs import Outcome, StepState
+
+PENDING, READY, HELD = StepState.PENDING, StepState.READY, StepState.HELD
+DISPATCHED, RUNNING = StepState.DISPATCHED, StepState.RUNNING
+BACKING_OFF, MISSING_INFO = StepState.BACKING_OFF, StepState.MISSING_INFO
+AWAITING_APPROVAL, ESCALATED = StepState.AWAITING_APPROVAL, StepState.ESCALATED
+COMPLETED, SKIPPED = StepState.COMPLETED, StepState.SKIPPED
+COMPENSATING, COMPENSATED = StepState.COMPENSATING, StepState.COMPENSATED
+
+
+class StepInput(StrEnum):
+    """What can happen to a step."""
+
+    STARTED = "StepStarted"
+    PROGRESSED = "StepProgressed"
+    COMPLETED = "StepCompleted"
+    FAILED = "StepFailed"
+    RELEASED = "StepReleased"
+    INTENDED = "EffectIntended"
+    CONFIRMED = "EffectConfirmed"
+    LOST = "lost"
+    SILENT = "silent"
+    STUCK = "stuck"
+    REPLACED = "replaced"
+    START_LIMIT = "timer:start_limit"
+    TIMEOUT = "timer:timeout"
+    RETRY = "timer:retry"
+    ANSWER_BY = "timer:answer_by"
+    NEEDS_MET = "needs met"
+    DISPATCH = "dispatch"
+    INFORMED = "information"
+
+
+class Rule(msgspec.Struct, frozen=True, gc=False):
+    """What one input does in one state. `reason` goes with every outcome but applied."""
+
+    outcome: Outcome
+    to: tuple[StepState, ...] = ()
+    reason: str = ""
+
+
+def _applied(*to: StepState) -> Rule:
+    return Rule(Outcome.APPLIED, to)
+
+
+def _refused(reason: str) -> Rule:
+    return Rule(Outcome.REFUSED, (), reason)
+
+
+_DUPLICATE: Final = Rule(Outcome.DUPLICATE, (), "repeated")
+_CLOSED: Final = Rule(Outcome.SUPERSEDED, (), "epoch_closed")
+_COMPLETED: Final = Rule(Outcome.SUPERSEDED, (), "already_completed")
+_NOT_STARTED: Final = _refused("not_started")
+_STARTED: Final = _refused("already_started")
+_NOT_RUNNING: Final = _refused("not_running")
+# A timer or an internal input that no longer fits the state does nothing.
+_STALE: Final = Rule(Outcome.DUPLICATE, (), "stale")
+
+_REPORTS: Final = (
+    StepInput.STARTED,
+    StepInput.PROGRESSED,
+    StepInput.COMPLETED,
+    StepInput.FAILED,
+    StepInput.RELEASED,
+    StepInput.INTENDED,
+    StepInput.CONFIRMED,
+)
+_VERDICTS: Final = (StepInput.LOST, StepInput.SILENT, StepInput.STUCK, StepInput.REPLACED)
+
+# Where a closed attempt goes: wait for the next one, or for a person.
+_AFTER: Final = (BACKING_OFF, ESCALATED)
+# Where a dispatch can end when the step cannot be given out.
+_GIVEN: Final = (DISPATCHED, MISSING_INFO, ESCALATED)
+
+Table = dict[StepState, dict[StepInput, Rule]]
+
+
+def _state(reports: Rule, verdicts: Rule, **rules: Rule) -> dict[StepInput, Rule]:
+    row = dict.fromkeys(StepInput, _STALE)
+    row.update(dict.fromkeys(_REPORTS, reports))
+    row.update(dict.fromkeys(_VERDICTS, verdicts))
+    row.update({StepInput[name]: rule for name, rule in rules.items()})
+    return row
+
+
+def _done() -> dict[StepInput, Rule]:
+    return _state(
+        _COMPLETED,
+        _NOT_RUNNING,
+        STARTED=_DUPLICATE,
+        PROGRESSED=_DUPLICATE,
+        COMPLETED=_DUPLICATE,
+        CONFIRMED=_applied(),
+    )
+
+
+# Steps that the engine gives to the workers of a queue.
+MANAGED: Final[Table] = {
+    PENDING: _state(_NOT_STARTED, _NOT_RUNNING, NEEDS_MET=_applied(READY)),
+    READY: _state(_CLOSED, _NOT_RUNNING, DISPATCH=_applied(*_GIVEN)),
+    HELD: _state(_CLOSED, _NOT_RUNNING, DISPATCH=_applied(*_GIVEN)),
+    DISPATCHED: _state(
+        _NOT_STARTED,
+        _NOT_RUNNING,
+        STARTED=_applied(RUNNING),
+        RELEASED=_applied(BACKING_OFF),
+        LOST=_applied(*_AFTER),
+        REPLACED=_applied(*_AFTER),
+        START_LIMIT=_applied(*_AFTER),
+    ),
+    RUNNING: _state(
+        _applied(),
+        _applied(*_AFTER),
+        STARTED=_DUPLICATE,
+        COMPLETED=_applied(COMPLETED, *_AFTER),
+        FAILED=_applied(MISSING_INFO, *_AFTER),
+        RELEASED=_STARTED,
+        LOST=_STARTED,
+        # Alive, and slow: a person is told, and the step's own timeout decides.
+        STUCK=_applied(),
+        TIMEOUT=_applied(*_AFTER),
+    ),
+    BACKING_OFF: _state(_CLOSED, _NOT_RUNNING, RETRY=_applied(READY)),
+    MISSING_INFO: _state(_CLOSED, _NOT_RUNNING, INFORMED=_applied(READY), ANSWER_BY=_applied()),
+    AWAITING_APPROVAL: _state(_CLOSED, _NOT_RUNNING, ANSWER_BY=_applied()),
+    ESCALATED: _state(_CLOSED, _NOT_RUNNING, ANSWER_BY=_applied()),
+    COMPLETED: _done(),
+    COMPENSATING: _state(_COMPLETED, _NOT_RUNNING, CONFIRMED=_applied()),
+    COMPENSATED: _state(_COMPLETED, _NOT_RUNNING, CONFIRMED=_applied()),
+    SKIPPED: _state(_CLOSED, _NOT_RUNNING),
+}
+
+_REPORTED: Final[dict[str, Rule]] = {
+    "STARTED": _applied(RUNNING),
+    "PROGRESSED": _applied(RUNNING),
+    "COMPLETED": _applied(COMPLETED, MISSING_INFO, BACKING_OFF, ESCALATED),
+    "FAILED": _applied(MISSING_INFO, BACKING_OFF, ESCALATED),
+    "INTENDED": _applied(RUNNING),
+    "CONFIRMED": _applied(RUNNING),
+    "RELEASED": _refused("not_managed"),
+    "LOST": _refused("not_managed"),
+}
+
+# Steps that services run by themselves: producers are not ordered among each other, so a report is
+# taken as it comes, also ahead of the reports that the step's needs are met.
+OBSERVED: Final[Table] = {
+    **MANAGED,
+    PENDING: _state(_NOT_STARTED, _NOT_RUNNING, NEEDS_MET=_applied(READY), **_REPORTED),
+    READY: _state(_NOT_STARTED, _NOT_RUNNING, DISPATCH=_applied(*_GIVEN), **_REPORTED),
+    RUNNING: _state(
+        _applied(),
+        _applied(READY, ESCALATED),
+        STARTED=_DUPLICATE,
+        COMPLETED=_applied(COMPLETED, MISSING_INFO, BACKING_OFF, ESCALATED),
+        FAILED=_applied(MISSING_INFO, BACKING_OFF, ESCALATED),
+        RELEASED=_refused("not_managed"),
+        LOST=_refused("not_managed"),
+        TIMEOUT=_applied(READY, ESCALATED),
+    ),
+    BACKING_OFF: _state(_CLOSED, _NOT_RUNNING, RETRY=_applied(READY, ESCALATED), **_REPORTED),
+    ESCALATED: _state(_CLOSED, _NOT_RUNNING, ANSWER_BY=_applied(), **_REPORTED),
+}
+
+
+def _moves() -> dict[StepState, frozenset[StepState]]:
+    return {
+        state: frozenset(
+            to for table in (MANAGED, OBSERVED) for rule in table[state].values() for to in rule.to
+        )
+        for state in StepState
+    }
+
+
+# Every move that some rule allows, whatever the input.
+MOVES: Final = _moves()
+FINAL_STEPS: Final = frozenset({COMPLETED, COMPENSATED, SKIPPED})

@@ -1,0 +1,107 @@
+"""Runs that are not there: events that came early, starts that were refused, runs that have ended."""
+
+from __future__ import annotations
+
+import msgspec
+
+from dalsegno.schemas.control import Policy
+from dalsegno.schemas.events import (
+    AttemptEvent,
+    EffectIntended,
+    RunCancelled,
+    RunEvent,
+    StepCompleted,
+)
+from dalsegno.schemas.outputs import Escalation
+from dalsegno.streams.core.actions import Escalate
+from dalsegno.streams.core.moment import (
+    Moment,
+    Ruling,
+    duplicate,
+    refused,
+    superseded,
+)
+from dalsegno.streams.core.record import Record
+from dalsegno.streams.core.runstate import Stub, Waiting
+
+# Effects intended after the end that a stub tells apart; beyond it each report asks a person again.
+_STRAYS_MAX = 16
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def pack_waiting_record(record: Record) -> Waiting:
+    """A record as it waits: enough to apply it later, and to dead-letter it as it came."""
+    event = record.event
+    return Waiting(
+        record.offset,
+        record.at_ms,
+        type(event).__name__,
+        _encode(event),
+        record.key,
+        record.value,
+        record.headers,
+    )
+
+
+def room_to_wait(waiting: list[Waiting] | None, record: Record, policy: Policy) -> bool:
+    """Whether one more record may wait: both bounds of the policy."""
+    if waiting is None:
+        return policy.early_events_max > 0 and len(record.value) <= policy.early_bytes_max
+    held = sum(len(w.value) for w in waiting)
+    return (
+        len(waiting) < policy.early_events_max
+        and held + len(record.value) <= policy.early_bytes_max
+    )
+
+
+def after_end(now: Moment, stub: Stub, event: RunEvent) -> tuple[Ruling, bool]:
+    """What an event of a run that has ended comes to, and whether the stub has changed."""
+    head = stub.head
+    if isinstance(event, EffectIntended):
+        return _stray(now, stub, event)
+    if isinstance(event, StepCompleted) and (event.step, event.epoch) == (
+        head.last_step,
+        head.last_epoch,
+    ):
+        return duplicate(), False
+    if isinstance(event, AttemptEvent):
+        return superseded("run_ended"), False
+    if isinstance(event, RunCancelled) and event.request_id == head.request_id:
+        return duplicate(answer=True), False
+    return refused("run_ended", f"the run has ended: {head.state}"), False
+
+
+def _stray(now: Moment, stub: Stub, event: EffectIntended) -> tuple[Ruling, bool]:
+    """Something may be done to the outside world for a run that is over: a person is told."""
+    head = stub.head
+    name = f"{event.step}/{event.effect}/{event.occurrence}"
+    if name in head.strays:
+        return superseded("run_ended"), False
+    strays = (*head.strays, name)[-_STRAYS_MAX:]
+    stub.head = msgspec.structs.replace(head, strays=strays)
+    escalation = Escalation(
+        escalation_id=f"{stub.id}#after:{name}",
+        run_id=stub.id,
+        flow=head.flow,
+        flow_version=head.flow_version,
+        step=event.step,
+        epoch=event.epoch,
+        asked="notice",
+        reason="effect_after_end",
+        failure_type="",
+        error_class="",
+        message=f"effect {event.effect!r} was intended after the run had ended ({head.state})",
+        missing_fields=(),
+        advice="",
+        goal="",
+        attempts=0,
+        infra_attempts=0,
+        at_ms=now.log_ms,
+        answer_by_ms=now.log_ms + now.policy.person_wait_ms,
+        run_version=head.run_version,
+        plan_digest=head.plan_digest,
+        values_digest=b"",
+    )
+    now.outbox.put("escalations", Escalate(escalation))
+    return superseded("run_ended"), True

@@ -1,0 +1,282 @@
+"""Units of work: an event or a timer on one run, adopted whole, or its run is quarantined."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dalsegno.schemas.control import RunControl, StallSuspected
+from dalsegno.schemas.events import AttemptEvent, RunCancelled, RunEvent, RunStarted
+from dalsegno.schemas.outputs import AnswerType, Outcome, RunState, Transition
+from dalsegno.streams.core.actions import Audit
+from dalsegno.streams.core.answering import answer_type, tell
+from dalsegno.streams.core.deadlines import (
+    RUN_GATE,
+    RUN_TTL,
+    first_live,
+    first_log,
+    rebuild,
+    refresh,
+)
+from dalsegno.streams.core.dispatch import dispatch_ready, settle
+from dalsegno.streams.core.draft import Draft
+from dalsegno.streams.core.ending import end_run
+from dalsegno.streams.core.flags import raise_flags
+from dalsegno.streams.core.handlers import HANDLERS, ONE_SHOT, request_id
+from dalsegno.streams.core.lifecycle import expire_run, fail_run
+from dalsegno.streams.core.moment import ACCEPTED, Moment, Ruling, duplicate
+from dalsegno.streams.core.run_table import FINAL_RUNS
+from dalsegno.streams.core.runs import Runs
+from dalsegno.streams.core.runstate import FLYING, NEVER, Run, Stub
+from dalsegno.streams.core.step_table import PENDING, READY
+from dalsegno.streams.core.stepping import fire_step
+
+_TRANSITIONS: Final = "transitions"
+_TIMER: Final = Ruling(Outcome.APPLIED)
+
+
+class Units:
+    """Runs one unit at a time. Whatever raises leaves the run as it was, quarantined."""
+
+    def __init__(self, now: Moment, runs: Runs) -> None:
+        self._now = now
+        self._runs = runs
+
+    def start(self, run: Run, event: RunStarted) -> None:
+        """The first unit of a run that `begin` has made: its roots become ready."""
+        draft = Draft(run, self._now)
+        draft.facts = True
+        raise_flags(draft, event.risk_flags)
+        for place in draft.plan.roots:
+            row = draft.row(place)
+            if row.state is PENDING:
+                draft.move(place, row, READY)
+        dispatch_ready(draft)
+        settle(draft)
+        self._close(draft, event, "RunStarted", ACCEPTED)
+
+    def event(self, run: Run, event: RunEvent | StallSuspected) -> Ruling | None:
+        """Applies an event to a live run: the ruling, or None when the fold raised.
+
+        None: the run is quarantined as it was before, and the record is a dead letter.
+        """
+        draft = Draft(run, self._now)
+        mark = len(self._now.outbox.items)
+        try:
+            ruling = self._rule(draft, event)
+            if ruling.outcome is Outcome.APPLIED:
+                dispatch_ready(draft)
+                settle(draft)
+                self._close(draft, event, type(event).__name__, ruling)
+            elif ruling.keeps:
+                self._close(draft, event, type(event).__name__, ruling)
+            else:
+                draft.discard()
+                self._now.outbox.rollback(mark)
+                self.turn_away(run, event, ruling)
+        except (MemoryError, RecursionError):
+            raise
+        # The task boundary of a unit (P12): what raises costs its run, and nothing else.
+        except Exception as error:  # noqa: BLE001
+            self._raised(draft, mark, f"{type(event).__name__}: {error!r}")
+            return None
+        return ruling
+
+    def _rule(self, draft: Draft, event: RunEvent | StallSuspected) -> Ruling:
+        kind = type(event)
+        if kind in ONE_SHOT:
+            name = request_id(event)
+            if draft.run.seen is not None and name in draft.run.seen:
+                return duplicate(answer=True)
+            draft.seen = name
+        return HANDLERS[kind](draft, event)
+
+    def timer(self, run: Run, *, live: bool) -> None:
+        """Fires the run's first deadline on one clock."""
+        draft = Draft(run, self._now)
+        mark = len(self._now.outbox.items)
+        try:
+            place = (first_live(run) if live else first_log(run))[1]
+            step, epoch = "", 0
+            if place == RUN_TTL:
+                name = "ttl"
+                expire_run(draft)
+            elif place == RUN_GATE:
+                name = "answer_by"
+                fail_run(draft, "nobody_answered")
+            else:
+                name, step, epoch = fire_step(draft, place)
+            dispatch_ready(draft)
+            settle(draft)
+            if name:
+                self._close_timer(draft, name, step, epoch)
+            else:
+                self._now.flying += self._runs.adopt(draft)
+        except (MemoryError, RecursionError):
+            raise
+        # As for events: a timer is a unit of its own.
+        except Exception as error:  # noqa: BLE001
+            self._raised(draft, mark, f"timer: {error!r}")
+
+    def _close(
+        self, draft: Draft, event: RunEvent | StallSuspected, cause: str, ruling: Ruling
+    ) -> None:
+        """Answers, puts the transition on record, adopts."""
+        if (
+            isinstance(event, RunEvent)
+            and event.reply_to
+            and (ruling.answer or ruling.failed or ruling.keeps)
+        ):
+            self._answer(draft.run, event, ruling, cause)
+        step, epoch = "", 0
+        if isinstance(event, AttemptEvent | StallSuspected):
+            step, epoch = event.step, event.epoch
+        cancel = event.request_id if isinstance(event, RunCancelled) else ""
+        self._record(draft, cause, ruling, step, epoch, event.source, cancel)
+
+    def _close_timer(self, draft: Draft, name: str, step: str, epoch: int) -> None:
+        self._record(draft, "timer:" + name, _TIMER, step, epoch, "", "")
+
+    def _record(
+        self,
+        draft: Draft,
+        cause: str,
+        ruling: Ruling,
+        step: str,
+        epoch: int,
+        actor: str,
+        cancel: str,
+    ) -> None:
+        now, head, run = self._now, draft.head, draft.run
+        before = run.head
+        stub: Stub | None = None
+        if head.state in FINAL_RUNS:
+            stub = end_run(draft, step=step, epoch=epoch, request_id=cancel)
+        if draft.facts:
+            head.run_version += 1
+        head.updated_ms = now.clock.log_ms
+        diff = b""
+        if cause == "RunStarted":
+            diff = run.context.first_diff(draft.plan.secrets)
+        elif draft.change is not None:
+            diff = draft.change.diff(draft.plan.secrets)
+        transition = Transition(
+            run_id=run.id,
+            cause=cause,
+            cause_offset=now.offset,
+            at_ms=now.clock.log_ms,
+            outcome=ruling.outcome,
+            reason=ruling.reason or draft.reason,
+            run_version_before=before.run_version,
+            run_version_after=head.run_version,
+            run_state_before=None if cause == "RunStarted" else before.state,
+            run_state_after=head.state,
+            changes=draft.changes(),
+            step=step,
+            epoch=epoch,
+            actor=actor,
+            detail=ruling.detail,
+            diff=diff,
+        )
+        now.outbox.put(_TRANSITIONS, Audit(transition))
+        now.flying += self._runs.adopt(draft)
+        if stub is not None:
+            now.flying -= run.head.tally[FLYING]
+            self._runs.end(run, stub)
+
+    def turn_away(self, run: Run, event: RunEvent | RunControl, ruling: Ruling) -> None:
+        """An event that changes nothing: answered if it is no plain repeat, and on the record."""
+        cause = type(event).__name__
+        head = run.head
+        if isinstance(event, RunEvent) and event.reply_to:
+            if ruling.outcome is not Outcome.DUPLICATE or ruling.answer:
+                self._answer(run, event, ruling, cause)
+        if ruling.outcome is Outcome.DUPLICATE:
+            return
+        step, epoch = "", 0
+        if isinstance(event, AttemptEvent | StallSuspected):
+            step, epoch = event.step, event.epoch
+        self._now.outbox.put(
+            _TRANSITIONS,
+            Audit(
+                Transition(
+                    run_id=run.id,
+                    cause=cause,
+                    cause_offset=self._now.offset,
+                    at_ms=self._now.log_ms,
+                    outcome=ruling.outcome,
+                    reason=ruling.reason,
+                    run_version_before=head.run_version,
+                    run_version_after=head.run_version,
+                    run_state_before=head.state,
+                    run_state_after=head.state,
+                    step=step,
+                    epoch=epoch,
+                    actor=event.source,
+                    detail=ruling.detail,
+                )
+            ),
+        )
+
+    def _answer(self, run: Run, event: RunEvent, ruling: Ruling, cause: str) -> None:
+        step, epoch = "", 0
+        if isinstance(event, AttemptEvent):
+            step, epoch = event.step, event.epoch
+        state: RunState | None = None
+        version = 0
+        answer = AnswerType.REFUSED if ruling.failed else answer_type(ruling, run.head.state)
+        if isinstance(event, RunStarted):
+            state, version = run.head.state, max(1, run.head.run_version)
+        tell(
+            self._now,
+            event.reply_to,
+            run.id,
+            answer,
+            step=step,
+            epoch=epoch,
+            kind=cause,
+            # A repeat hears word for word what it heard the first time.
+            reason="" if ruling.reason == "repeated" and ruling.answer else ruling.reason,
+            detail=ruling.detail,
+            current_epoch=ruling.epoch,
+            run_state=state,
+            run_version=version,
+        )
+
+    def _raised(self, draft: Draft, mark: int, what: str) -> None:
+        """Puts the run aside whole, as it was before the unit."""
+        draft.discard()
+        self._now.outbox.rollback(mark)
+        run = draft.run
+        fresh = Draft(run, self._now)
+        before = fresh.head.state
+        head = fresh.head
+        if before is RunState.QUARANTINED:
+            # Its own end raised: nothing is tried again by itself.
+            head.expires_ms = NEVER
+        head.state = RunState.QUARANTINED
+        head.waiting_for = "person"
+        head.quarantine = what
+        head.run_version += 1
+        head.updated_ms = self._now.log_ms
+        self._now.outbox.put(
+            _TRANSITIONS,
+            Audit(
+                Transition(
+                    run_id=run.id,
+                    cause="apply raised",
+                    cause_offset=self._now.offset,
+                    at_ms=self._now.log_ms,
+                    outcome=Outcome.APPLIED,
+                    reason="apply_raised",
+                    run_version_before=run.head.run_version,
+                    run_version_after=head.run_version,
+                    run_state_before=before,
+                    run_state_after=RunState.QUARANTINED,
+                    detail=what,
+                )
+            ),
+        )
+        self._runs.adopt(fresh)
+        rebuild(run)
+        refresh(run)
+        self._runs.changed(run)
