@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from dalsegno.schemas import wire
-from dalsegno.schemas.avro_types import Array, AvroType, Enumeration, Map, Primitive, Record, Union
+from dalsegno.schemas.avro_types import Array, AvroType, Enumeration, Primitive, Record, Union
 from dalsegno.schemas.compile_encoder import compile_encoder, optional_branches
 from dalsegno.schemas.errors import SchemaFileError
 from dalsegno.schemas.recent import Recent
@@ -94,8 +94,6 @@ class _Decoder:
             self._enumeration(source, writer, reader, value)
         elif isinstance(writer, Array) and isinstance(reader, Array):
             self._array(source, writer, reader, value)
-        elif isinstance(writer, Map) and isinstance(reader, Map):
-            self._map(source, writer, reader, value)
         elif isinstance(writer, Record) and isinstance(reader, Record):
             self._nested(source, writer, reader, value)
         else:
@@ -119,10 +117,6 @@ class _Decoder:
             with source.block("if n > 1"):
                 source.line("raise Refused")
             source.line(f"{value} = n == 1")
-        elif writer == "double":
-            unpack = source.bind("DOUBLE", wire.DOUBLE.unpack)
-            source.line(f"{value}, = {unpack}(data[at:at + 8])")
-            source.line("at += 8")
         else:
             raise SchemaFileError(f"the codec does not read {writer}")
 
@@ -171,16 +165,6 @@ class _Decoder:
         with source.block("else"):
             source.line("at += 1")
             source.line(f"{value} = ()")
-
-    def _map(self, source: Source, writer: Map, reader: Map, value: str) -> None:
-        each, key = source.name("x"), source.name("k")
-        source.line(f"{value} = {{}}")
-        with self._blocks(source, value):
-            self._sized(source, "string", key)
-            with source.block(f"if {key} in {value}"):
-                source.line("raise Refused")
-            self._value(source, writer.values, reader.values, each)
-            source.line(f"{value}[{key}] = {each}")
 
     @contextmanager
     def _blocks(self, source: Source, items: str) -> Iterator[None]:

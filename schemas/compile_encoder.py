@@ -10,14 +10,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from dalsegno.schemas import wire
-from dalsegno.schemas.avro_types import Array, AvroType, Enumeration, Map, Primitive, Record, Union
+from dalsegno.schemas.avro_types import Array, AvroType, Enumeration, Primitive, Record, Union
 from dalsegno.schemas.errors import SchemaFileError
 from dalsegno.schemas.source import Source
 
 _PYTHON_TYPES = {
     "int": "int",
     "long": "int",
-    "double": "float",
     "boolean": "bool",
     "bytes": "bytes",
 }
@@ -42,7 +41,6 @@ class _Encoder:
                 "pack_varint": wire.pack_varint,
                 "pack_long": wire.pack_long,
                 "pack_int": wire.pack_int,
-                "pack_double": wire.DOUBLE.pack,
             }
         )
         with source.block("def encode(record)"):
@@ -66,8 +64,6 @@ class _Encoder:
             return [self._enumeration(source, schema, value)]
         if isinstance(schema, Array):
             return [self._array(source, schema, value)]
-        if isinstance(schema, Map):
-            return [self._map(source, schema, value)]
         if isinstance(schema, Union):
             return [self._optional(source, schema, value)]
         if isinstance(schema, Record):
@@ -95,8 +91,6 @@ class _Encoder:
             return [_size(size), value]
         if name == "boolean":
             return [f"b'\\1' if {value} else b'\\0'"]
-        if name == "double":
-            return [f"pack_double({value})"]
         return [f"SMALL[{value}] if 0 <= {value} < 1024 else pack_{name}({value})"]
 
     def _check(self, source: Source, value: str, python_type: str) -> None:
@@ -117,22 +111,6 @@ class _Encoder:
             self._count(source, value, out)
             with source.block(f"for {each} in {value}"):
                 pieces = self._value(source, schema.items, each)
-                source.line(f"{out} += ({', '.join(pieces)},)")
-            source.line(f"{out}.append(b'\\0')")
-            source.line(f"{packed} = b''.join({out})")
-        with source.block("else"):
-            source.line(f"{packed} = b'\\0'")
-        return packed
-
-    def _map(self, source: Source, schema: Map, value: str) -> str:
-        self._check(source, value, "dict")
-        packed = source.name("b")
-        with source.block(f"if {value}"):
-            out, key, each = source.name("out"), source.name("k"), source.name("x")
-            self._count(source, value, out)
-            with source.block(f"for {key}, {each} in {value}.items()"):
-                pieces = self._primitive(source, "string", key)
-                pieces += self._value(source, schema.values, each)
                 source.line(f"{out} += ({', '.join(pieces)},)")
             source.line(f"{out}.append(b'\\0')")
             source.line(f"{packed} = b''.join({out})")

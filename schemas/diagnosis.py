@@ -11,10 +11,10 @@ from enum import StrEnum
 import msgspec
 
 from dalsegno.schemas import wire
-from dalsegno.schemas.avro_types import Array, AvroType, Enumeration, Map, Primitive, Record, Union
-from dalsegno.schemas.errors import DecodeError, EncodeError, Fault
+from dalsegno.schemas.avro_types import Array, AvroType, Enumeration, Primitive, Record, Union
+from dalsegno.schemas.errors import DecodeError, EncodeError, Fault, SchemaFileError
 
-_PYTHON = {"string": str, "bytes": bytes, "int": int, "long": int, "boolean": bool, "double": float}
+_PYTHON = {"string": str, "bytes": bytes, "int": int, "long": int, "boolean": bool}
 _RANGES = {"int": (wire.INT_MIN, wire.INT_MAX), "long": (wire.LONG_MIN, wire.LONG_MAX)}
 
 
@@ -112,13 +112,13 @@ class _Walk:
         if isinstance(schema, Union):
             branch, at = self._choice(len(schema.branches), at, path, "union branch")
             return self.value(schema.branches[branch], at, path)
-        if isinstance(schema, (Array, Map)):
+        if isinstance(schema, Array):
             return self._blocks(schema, at, path)
         if isinstance(schema, Record):
             for field in schema.fields:
                 at = self.value(field.type, at, f"{path}.{field.name}")
             return at
-        return at + schema.size
+        raise SchemaFileError(f"the codec does not read {schema}")
 
     def _primitive(self, name: str, at: int, path: str) -> int:
         if name == "null":
@@ -131,12 +131,11 @@ class _Walk:
             return end
         if name in ("string", "bytes"):
             return self._sized(name, at, path)
-        end = at + {"boolean": 1, "float": 4, "double": 8}[name]
-        if end > len(self._data):
+        if at >= len(self._data):
             raise _Found(path, "the bytes end within the value", at)
-        if name == "boolean" and self._data[at] > 1:
+        if self._data[at] > 1:
             raise _Found(path, f"{self._data[at]} is not a boolean", at)
-        return end
+        return at + 1
 
     def _sized(self, name: str, at: int, path: str) -> int:
         n, start = self._long(at, path)
@@ -156,7 +155,7 @@ class _Walk:
             raise _Found(path, f"{what} {n} of {count}", at)
         return n, end
 
-    def _blocks(self, schema: Array | Map, at: int, path: str) -> int:
+    def _blocks(self, schema: Array, at: int, path: str) -> int:
         had = 0
         while True:
             head = at
@@ -167,11 +166,7 @@ class _Walk:
             if not count:
                 return at
             for i in range(had, had + count):
-                if isinstance(schema, Map):
-                    at = self._sized("string", at, f"{path}[{i}]")
-                    at = self.value(schema.values, at, f"{path}[{i}]")
-                else:
-                    at = self.value(schema.items, at, f"{path}[{i}]")
+                at = self.value(schema.items, at, f"{path}[{i}]")
             had += count
             if stop >= 0 and at != stop:
                 raise _Found(path, "a block's size is not that of its elements", head)

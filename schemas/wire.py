@@ -8,12 +8,10 @@ says where.
 from __future__ import annotations
 
 from functools import lru_cache
-from struct import Struct
 from typing import Final
 
-DOUBLE: Final = Struct("<d")
 ITEMS_MAX: Final = 65_536
-"""Elements of one array or map: above what any valid record holds, below what could hurt."""
+"""Elements of one array: above what any valid record holds, below what could hurt."""
 LONG_MIN: Final = -(2**63)
 LONG_MAX: Final = 2**63 - 1
 INT_MIN: Final = -(2**31)
@@ -126,7 +124,7 @@ def read_size(data: bytes, at: int) -> tuple[int, int]:
 
 
 def read_block(data: bytes, at: int, had: int) -> tuple[int, int, int]:
-    """The head of an array or map block: count, position, and where the block must end (-1: free).
+    """The head of an array block: count, position, and where the block must end (-1: free).
 
     `had` elements came before. No element takes less than a byte, so a count beyond the bytes that
     are left is refused before anything is made for it.

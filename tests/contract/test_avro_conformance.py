@@ -1,0 +1,95 @@
+"""Avro's own cases: canonical forms, fingerprints, verdicts, a single-object message."""
+
+import json
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+from fastavro.schema import to_parsing_canonical_form
+
+from dalsegno.schemas import avro_types
+from dalsegno.schemas.compile_decoder import compile_decoder
+from dalsegno.schemas.compile_encoder import compile_encoder
+from dalsegno.schemas.evolution import conflicts
+from dalsegno.schemas.registry import canonical_fingerprint
+
+AVRO = Path(__file__).resolve().parents[3] / "shared/data/avro"
+SHARE = AVRO / "apache_avro/share/test"
+
+pytestmark = [
+    pytest.mark.shared_data,
+    pytest.mark.skipif(not AVRO.is_dir(), reason=f"Avro's cases are not at {AVRO}"),
+]
+
+
+def schema_tests() -> list[tuple[object, str, int]]:
+    """(input, canonical form, fingerprint) of each case in schema-tests.txt."""
+    path = SHARE / "data/schema-tests.txt"
+    if not path.exists():
+        return []
+    text = "\n".join(line for line in path.read_text().splitlines() if not line.startswith("//"))
+    found = re.findall(
+        r"<<INPUT\s*(.*?)\s*(?:\nINPUT)?\n<<canonical (.*?)\n<<fingerprint (-?\d+)", text, re.DOTALL
+    )
+    return [(json.loads(given), canonical, int(number)) for given, canonical, number in found]
+
+
+def pairs() -> list[dict[str, object]]:
+    path = AVRO / "avro_compat_pairs.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def test_all_cases_are_found() -> None:
+    assert len(schema_tests()) == 17
+    assert len(pairs()) == 79
+
+
+@pytest.mark.parametrize("case", schema_tests(), ids=lambda case: case[1][:40])
+def test_canonical_forms_and_fingerprints(case: tuple[object, str, int]) -> None:
+    given, canonical, fingerprint = case
+    assert to_parsing_canonical_form(given) == canonical
+    assert canonical_fingerprint(given) == fingerprint.to_bytes(8, "little", signed=True)
+    avro_types.parse_json(given)
+
+
+@pytest.mark.parametrize("pair", pairs(), ids=lambda pair: json.dumps(pair["reader"])[:40])
+def test_compatibility_verdicts(pair: dict[str, list[str]]) -> None:
+    reader = avro_types.parse_json(pair["reader"])
+    writer = avro_types.parse_json(pair["writer"])
+    found = conflicts(reader, writer)
+    assert ("incompatible" if found else "compatible") == pair["result"]
+    assert {str(each.type) for each in found} <= set(pair["incompatibilities"])
+    assert {each.location for each in found} <= set(pair["locations"])
+
+
+class TestMessage(msgspec.Struct, frozen=True):
+    """The record of Avro's single-object message."""
+
+    __test__ = False
+
+    id: int
+    name: str
+    tags: tuple[str, ...]
+
+
+def test_the_single_object_message_of_the_java_implementation() -> None:
+    folder = SHARE / "data/messageV1"
+    text = (folder / "test_schema.avsc").read_text()
+    message = (folder / "test_message.bin").read_bytes()
+    schema = avro_types.parse(text)
+    assert isinstance(schema, avro_types.Record)
+    head = b"\xc3\x01" + canonical_fingerprint(json.loads(text))
+    assert message.startswith(head)
+    classes = {"TestMessage": TestMessage}
+    read, end = compile_decoder(schema, schema, classes)(message, len(head))
+    assert end == len(message)
+    assert (read.id, read.name, read.tags) == (42, "Bill", ("dog_lover", "cat_hater"))
+    again = compile_encoder(schema, classes, head)(read)
+    assert compile_decoder(schema, schema, classes)(again, len(head)) == (read, len(again))
+
+
+@pytest.mark.parametrize("path", sorted(SHARE.glob("**/*.avsc")), ids=lambda path: path.name)
+def test_every_schema_file_of_avro_is_understood(path: Path) -> None:
+    schema = avro_types.parse(path.read_text())
+    assert conflicts(schema, schema) == []
