@@ -104,7 +104,9 @@ class Runs:
         if isinstance(held, Run):
             self._plans.hold(held.entry)
             self.open += 1
-        self.changed(held)
+            self.changed(held, tags.ALL_CONTEXT)
+        # What waited in the stub has left it: its part, if it was ever written, must go too.
+        self.changed(held, tags.ALL_WAITING if isinstance(old, Stub) else None)
 
     def abandon(self, run_id: str, stub: Stub | None) -> None:
         """A start that raised: what was there before it is there again."""
@@ -124,7 +126,7 @@ class Runs:
         self.open -= 1
         self._held[run.id] = stub
         self._dirty[run.id] = set()
-        steps = run.entry.plan.steps
+        steps = run.entry.steps
         for place, row in enumerate(run.rows):
             if row.epoch or row.flight is not None:
                 self._flights[run.id, steps[place].name] = None
@@ -175,7 +177,7 @@ class Runs:
             self._plans.drop(run.entry.plan.digest)
         flights = draft.adopt()
         if flights:
-            steps = run.entry.plan.steps
+            steps = run.entry.steps
             for place in flights:
                 self._flights[run.id, steps[place].name] = None
         marks = self._dirty.get(run.id)
@@ -285,7 +287,7 @@ class Runs:
                 for place, row in enumerate(held.rows):
                     if row.flight is not None:
                         out.append(
-                            ((run_id, held.entry.plan.steps[place].name), attempt(held, place))
+                            ((run_id, held.entry.steps[place].name), attempt(held, place))
                         )
         return out
 
@@ -307,7 +309,7 @@ def attempt(run: Run, place: int) -> Attempt | None:
     flight = row.flight
     if flight is None:
         return None
-    step = run.entry.plan.steps[place]
+    step = run.entry.steps[place]
     sequence = None
     if flight.offset >= 0:
         sequence = Sequence(flight.offset, flight.index, flight.count)
