@@ -1,8 +1,8 @@
 """Checks of the contract's own schema files: what `dalsegno schemas check` runs.
 
 Every pair of versions of a kind must be compatible, not neighbours only. Events, control kinds and
-heartbeats: in both directions (FULL_TRANSITIVE), because the log keeps old records and a cluster
-runs old and new code at once. Outputs: new code reads all old records (BACKWARD_TRANSITIVE); the rules
+heartbeats: in both directions (FULL_TRANSITIVE), as the log keeps old records and a cluster runs
+old and new code at once. Outputs: new code reads all old records (BACKWARD_TRANSITIVE); the rules
 version decides when a new one is written, after every reader knows it.
 """
 

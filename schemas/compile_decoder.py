@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final
 
-from dalsegno.schemas import wire
+from dalsegno.schemas import diagnosis, wire
 from dalsegno.schemas.avro_types import Array, AvroType, Enumeration, Primitive, Record, Union
 from dalsegno.schemas.compile_encoder import compile_encoder, optional_branches
 from dalsegno.schemas.errors import SchemaFileError
@@ -57,11 +58,14 @@ class _Decoder:
         wanted = {field.name: field for field in reader.fields}
         given = []
         for field in writer.fields:
-            value = source.name("x")
             target = wanted.get(field.name)
-            self._value(source, field.type, target.type if target else field.type, value)
-            if target:
-                given.append(f"{field.name}={value}")
+            if target is None:
+                skip = source.bind("skip", partial(diagnosis.skip, field.type))
+                source.line(f"at = {skip}(data, at)")
+                continue
+            value = source.name("x")
+            self._value(source, field.type, target.type, value)
+            given.append(f"{field.name}={value}")
         name = source.bind("Class", self._classes[reader.short_name])
         source.line(f"{record} = {name}({', '.join(given)})")
 

@@ -18,7 +18,7 @@ _PYTHON = {"string": str, "bytes": bytes, "int": int, "long": int, "boolean": bo
 _RANGES = {"int": (wire.INT_MIN, wire.INT_MAX), "long": (wire.LONG_MIN, wire.LONG_MAX)}
 
 
-class _Found(Exception):  # noqa: N818 - carries the finding up to the caller below
+class _Found(wire.Refused):
     def __init__(self, path: str, detail: str, at: int = 0) -> None:
         self.path = path
         self.detail = detail
@@ -79,6 +79,11 @@ def _check_primitive(name: str, value: object, path: str) -> None:
 def _show(value: object) -> str:
     text = repr(value)
     return f"{type(value).__name__} {text if len(text) <= 60 else text[:57] + '...'}"
+
+
+def skip(schema: AvroType, data: bytes, at: int) -> int:
+    """The position after a value of the schema, as strict as reading it. Raises `Refused`."""
+    return _Walk(data).value(schema, at, "")
 
 
 def decode_error(schema: Record, reader: Record, data: bytes, at: int) -> DecodeError:
