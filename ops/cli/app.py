@@ -15,13 +15,21 @@ from dalsegno.ops.cli import (
     dead_letters_show,
     dev,
     doctor,
+    engine,
     policy_apply,
     policy_show,
+    replay,
     rules_activate,
     rules_show,
+    runs,
+    schemas_check,
     schemas_show,
+    show,
+    start,
     topics_check,
     topics_create,
+    verify,
+    worker,
 )
 from dalsegno.ops.cli.failures import CommandError, ExitCode
 from dalsegno.ops.dev.env import DATA_FOLDER, adopt_env
@@ -31,6 +39,13 @@ _ClickError: type[Exception] = typer.BadParameter.__mro__[2]
 
 _ALONE: tuple[Callable[..., None], ...] = (
     dev.dev,
+    engine.engine,
+    worker.worker,
+    start.start,
+    runs.runs,
+    show.show,
+    replay.replay,
+    verify.verify,
     check.check,
     doctor.doctor,
 )
@@ -57,7 +72,7 @@ _GROUPS: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
     ),
     "schemas": (
         "The wire contract.",
-        {"show": schemas_show.show},
+        {"check": schemas_check.check, "show": schemas_show.show},
     ),
 }
 
@@ -143,6 +158,7 @@ def _known(error: Exception) -> ExitCode | None:
     from dalsegno.ops.policy_file import PolicyFileError
     from dalsegno.schemas.errors import ContractError, KeyMissing, SchemaMissing
     from dalsegno.streams.client import errors as client
+    from dalsegno.streams.engine.errors import EngineError as EngineFault
     from dalsegno.streams.engine.errors import StartRefusedError
 
     table: tuple[tuple[tuple[type[Exception], ...], ExitCode], ...] = (
@@ -152,6 +168,7 @@ def _known(error: Exception) -> ExitCode | None:
         ((client.SettingsError, client.FlowError, client.NameInUse), ExitCode.USAGE),
         ((FlowLoadError, NoKeyError, PolicyFileError, ValidationError), ExitCode.USAGE),
         ((KeyMissing, SchemaMissing, ContractError), ExitCode.USAGE),
+        ((EngineFault,), ExitCode.FOUND),
         ((ReadError, AppendError, EngineError, client.ClientError), ExitCode.UNAVAILABLE),
         ((KafkaException, EmbeddedKafkaError), ExitCode.UNAVAILABLE),
     )

@@ -23,5 +23,7 @@ def requeue(
         task = bar.add_task("searching the log", total=None)
         for name in names:
             letter = find_letter(reader, settings, name)
-            topic, partition = put_back(reader, writer, letter, lambda n: bar.advance(task, n))
+            topic, partition = put_back(
+                reader, writer, letter, settings.topics.events, lambda n: bar.advance(task, n)
+            )
             print(f"{name}: appended to {topic}[{partition}]")

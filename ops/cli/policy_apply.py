@@ -1,7 +1,9 @@
 """`dalsegno policy apply`: change the settings in the log that decide about runs."""
 
+from __future__ import annotations
+
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -9,8 +11,10 @@ from dalsegno.ops.cli.failures import Refused, Unavailable, UsageFault
 from dalsegno.ops.cli.in_force import read_in_force
 from dalsegno.ops.cli.render import print_table
 from dalsegno.ops.cli.settings import read_settings
-from dalsegno.schemas.control import Policy
-from dalsegno.streams.engine.settings import EngineSettings
+
+if TYPE_CHECKING:
+    from dalsegno.schemas.control import Policy
+    from dalsegno.streams.engine.settings import EngineSettings
 
 
 def apply(

@@ -1,26 +1,23 @@
 """What commands print: a table for people, JSON for programs; progress goes to standard error."""
 
+from __future__ import annotations
+
 import base64
 import datetime as dt
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
-import msgspec
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeRemainingColumn,
-)
-from rich.table import Table
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
-Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
 
 def plain(value: object) -> Json:
     """Any value of ours as JSON: bytes as base64, times as ISO 8601, NaN and infinities as text."""
+    import msgspec
+
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if value is None or isinstance(value, bool | int | float | str):
@@ -40,11 +37,16 @@ def plain(value: object) -> Json:
 
 def print_json(value: object) -> None:
     """One JSON document on standard output."""
+    import msgspec
+
     print(msgspec.json.format(msgspec.json.encode(plain(value)), indent=2).decode())
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], empty: str) -> None:
     """Rows under their columns, or the sentence `empty` when there are none."""
+    from rich.console import Console
+    from rich.table import Table
+
     console = Console()
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
@@ -63,6 +65,15 @@ def when(at_ms: int) -> str:
 
 def progress_bar() -> Progress:
     """A bar on standard error that vanishes when done; silent where nobody watches."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
     console = Console(stderr=True)
     return Progress(
         TextColumn("{task.description}"),

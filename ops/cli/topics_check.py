@@ -1,13 +1,17 @@
 """`dalsegno topics check`: is every topic as it has to be?"""
 
-from typing import Annotated
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dalsegno.ops.cli.failures import ExitCode
 from dalsegno.ops.cli.render import print_json, print_table
 from dalsegno.ops.cli.settings import read_settings
-from dalsegno.streams.engine.settings import EngineSettings
+
+if TYPE_CHECKING:
+    from dalsegno.streams.engine.settings import EngineSettings
 
 
 def check(

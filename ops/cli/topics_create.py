@@ -1,6 +1,8 @@
 """`dalsegno topics create`: the topics as they have to be; a queue's topic, then the policy."""
 
-from typing import Annotated
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -8,7 +10,9 @@ from dalsegno.ops.cli.failures import UsageFault
 from dalsegno.ops.cli.in_force import read_in_force
 from dalsegno.ops.cli.render import print_json
 from dalsegno.ops.cli.settings import read_settings
-from dalsegno.streams.engine.settings import EngineSettings
+
+if TYPE_CHECKING:
+    from dalsegno.streams.engine.settings import EngineSettings
 
 
 def create(

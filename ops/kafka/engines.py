@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from dalsegno.ops.http import http_get
+from dalsegno.ops.http import NotHttpError, http_get
 from dalsegno.ops.kafka.reader import Reader
 from dalsegno.schemas import codec
 from dalsegno.schemas.errors import DecodeError
@@ -42,6 +42,18 @@ def claims(settings: EngineSettings) -> dict[int, Claim]:
     return found
 
 
+class _Run(msgspec.Struct):
+    run: dict[str, object]
+
+
+class _Runs(msgspec.Struct):
+    runs: list[dict[str, object]]
+
+
+class _Partitions(msgspec.Struct):
+    own: list[dict[str, object]]
+
+
 class Engines:
     """All engines that own a partition. `urls`: base addresses without a slash at the end."""
 
@@ -57,30 +69,36 @@ class Engines:
         return cls(sorted(urls))
 
     def run(self, run_id: str) -> dict[str, object]:
-        """The run as its owner sees it. Raises NoSuchRunError, EngineError."""
+        """The run as its owner sees it, as JSON fields. Raises NoSuchRunError, EngineError."""
         status, body = self._any(f"/runs/{urllib.parse.quote(run_id, safe='')}")
         if status == http.client.NOT_FOUND:
             raise NoSuchRunError(run_id)
-        return _object(status, body)
+        return msgspec.convert(_decode(status, body), _Run).run
 
     def runs(self, state: str, flow: str, limit: int) -> list[dict[str, object]]:
-        """Runs of all partitions, newest change first. Raises EngineError when none answers."""
+        """Runs of all partitions. Raises EngineError when none answers."""
         query = urllib.parse.urlencode(
             {k: v for k, v in (("state", state), ("flow", flow), ("limit", limit)) if v}
         )
-        return [run for part in self._each(f"/runs?{query}") for run in _list(part, "runs")][:limit]
+        answers = [msgspec.convert(each, _Runs) for each in self._each(f"/runs?{query}")]
+        return [run for answer in answers for run in answer.runs][:limit]
 
     def partitions(self) -> list[dict[str, object]]:
-        """What every engine says of its partitions. Raises EngineError when none answers."""
-        return [row for part in self._each("/partitions") for row in _list(part, "partitions")]
+        """What every engine says of its own partitions. Raises EngineError when none answers."""
+        answers = [msgspec.convert(each, _Partitions) for each in self._each("/partitions")]
+        return [row for answer in answers for row in answer.own]
 
     def _any(self, path: str) -> tuple[int, bytes]:
         failures = []
         for url in self.urls:
             try:
-                return http_get(url + path, _ANSWER_S)
-            except OSError as error:
+                status, body = http_get(url + path, _ANSWER_S)
+            except (OSError, NotHttpError) as error:
                 failures.append(f"{url}: {_reason(error)}")
+                continue
+            if status != http.client.SERVICE_UNAVAILABLE:
+                return status, body
+            failures.append(f"{url}: not ready, {body[:300].decode('utf-8', 'replace')}")
         raise EngineError(f"no engine answers ({'; '.join(failures)}): is `dalsegno engine` up?")
 
     def _each(self, path: str) -> Iterator[object]:
@@ -88,7 +106,7 @@ class Engines:
         for url in self.urls:
             try:
                 status, body = http_get(url + path, _ANSWER_S)
-            except OSError as error:  # its partitions move to the others
+            except (OSError, NotHttpError) as error:  # its partitions move to the others
                 failures.append(f"{url}: {_reason(error)}")
                 continue
             answers += 1
@@ -105,14 +123,5 @@ def _decode(status: int, body: bytes) -> object:
     return msgspec.json.decode(body)
 
 
-def _object(status: int, body: bytes) -> dict[str, object]:
-    return msgspec.convert(_decode(status, body), dict[str, object])
-
-
-def _list(part: object, name: str) -> list[dict[str, object]]:
-    rows = part.get(name) if isinstance(part, dict) else part
-    return msgspec.convert(rows, list[dict[str, object]])
-
-
-def _reason(error: OSError) -> str:
+def _reason(error: Exception) -> str:
     return str(getattr(error, "reason", error))

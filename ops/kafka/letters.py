@@ -91,16 +91,17 @@ def requeue(
     reader: Reader,
     writer: Writer,
     letter: Letter,
+    topic: str,
     progress: Callable[[int], None] = lambda _: None,
 ) -> tuple[str, int]:
-    """Put a letter back into the topic it came from; returns topic and partition.
+    """Put a letter back into the events `topic`; returns topic and partition.
 
     An event whose run is known goes to its run's right partition. The log behind the letter's
     source is searched first, so a second call is refused. Two calls at the same moment may both
     append: the fold counts the second as a duplicate, by the original id.
     Raises AlreadyRequeuedError, ReadError, AppendError.
     """
-    topic, partition = letter.letter.topic, letter.letter.partition
+    partition = letter.letter.partition
     if letter.requeues:
         raise AlreadyRequeuedError(
             f"{letter.name} failed again after it was requeued: mend the cause"

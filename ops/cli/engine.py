@@ -1,0 +1,35 @@
+"""`dalsegno engine`: one engine process."""
+
+from typing import Annotated
+
+import typer
+
+from dalsegno.ops.cli.settings import read_settings
+
+
+def engine(
+    *,
+    name: Annotated[str, typer.Option(help="Stable name: makes it a static member")] = "",
+    host: Annotated[str, typer.Option(help="Address for HTTP")] = "",
+    port: Annotated[int, typer.Option(help="Port for HTTP [default: 8470]")] = 0,
+    url: Annotated[str, typer.Option(help="How others reach this engine")] = "",
+    leave: Annotated[bool, typer.Option("--leave", help="Give the place up on a stop")] = False,
+    log_level: Annotated[str, typer.Option(help="debug, info, warning, error")] = "",
+) -> None:
+    """Run an engine until SIGTERM; settings come from DALSEGNO_ variables.
+
+    Exit codes: 0 stopped, 1 failed, 3 refused by the start-up checks, 4 evicted.
+    """
+    from dalsegno.ops.logs import configure
+    from dalsegno.streams.agents.serve import serve
+
+    settings = read_settings(
+        name=name,
+        http_host=host,
+        http_port=port,
+        http_url=url,
+        leave=leave,
+        log_level=log_level,
+    )
+    configure(settings.log_level)
+    raise typer.Exit(serve(settings))

@@ -1,0 +1,26 @@
+"""`dalsegno runs`: what the engines hold."""
+
+from typing import Annotated
+
+import typer
+
+from dalsegno.ops.cli.render import print_json, print_table
+from dalsegno.ops.cli.settings import read_settings
+
+
+def runs(
+    state: Annotated[str, typer.Option(help="Only runs in this state")] = "",
+    flow: Annotated[str, typer.Option(help="Only runs of this flow")] = "",
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="At most so many")] = 100,
+    json: Annotated[bool, typer.Option("--json", help="Machine-readable")] = False,
+) -> None:
+    """List runs of all partitions."""
+    from dalsegno.ops.kafka.engines import Engines
+    from dalsegno.ops.run_view import run_row
+
+    found = Engines.find(read_settings()).runs(state, flow, limit)
+    if json:
+        print_json(found)
+        return
+    columns = ("run", "flow", "state", "version", "steps", "at", "expires")
+    print_table(columns, (run_row(run) for run in found), "no runs")

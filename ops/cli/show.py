@@ -1,0 +1,48 @@
+"""`dalsegno show`: one run, as its partition's owner holds it."""
+
+from typing import Annotated
+
+import typer
+
+from dalsegno.ops.cli.render import print_json, print_table, when
+from dalsegno.ops.cli.settings import read_settings
+
+
+def show(
+    run_id: Annotated[str, typer.Argument(metavar="RUN", help="Run id")],
+    json: Annotated[bool, typer.Option("--json", help="Machine-readable")] = False,
+) -> None:
+    """Print a run: its state, its context and its steps.
+
+    With --json the document opens with the fields of a TaskContext; `run` holds the rest.
+    """
+    from dalsegno.ops.kafka.engines import Engines
+    from dalsegno.ops.run_view import context_of, run_row, steps_of, task_context
+
+    run = Engines.find(read_settings()).run(run_id)
+    if json:
+        rest = {name: value for name, value in run.items() if name != "context"}
+        print_json({**task_context(run), "run": rest})
+        return
+    names = ("run", "flow", "state", "run version", "steps done", "at", "expires")
+    rows = [*zip(names, run_row(run), strict=True)]
+    told = ("waiting_for", "reason", "detail", "gate")
+    rows += [(name.replace("_", " "), run[name]) for name in told if run.get(name)]
+    print_table(("what", "value"), rows, "")
+    context = context_of(run)
+    print()
+    fields = context.items() if isinstance(context, dict) else ()
+    print_table(("field", "value"), ((name, repr(value)[:200]) for name, value in fields), "")
+    print()
+    columns = ("step", "state", "epoch", "failures", "infra_failures", "worker", "reason")
+    print_table(
+        (*columns, "due"),
+        (
+            (
+                *(step.get(column, "") for column in columns),
+                when(due) if isinstance(due := step.get("due_ms"), int) else "-",
+            )
+            for step in steps_of(run)
+        ),
+        "no steps",
+    )

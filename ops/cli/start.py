@@ -1,0 +1,73 @@
+"""`dalsegno start`: start a run."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dalsegno.ops.cli.failures import ExitCode, UsageFault
+from dalsegno.ops.cli.render import print_json
+from dalsegno.ops.cli.settings import read_settings
+
+
+def start(
+    flow: Annotated[str, typer.Argument(metavar="MODULE:FLOW", help="Flow to run")],
+    *,
+    source: Annotated[
+        str, typer.Option("--input", help="JSON text, a JSON file, or - for standard input")
+    ] = "{}",
+    run_id: Annotated[str, typer.Option(help="Run id; without it a new one")] = "",
+    wait: Annotated[str, typer.Option(help="Wait for the end at most so long (30s, 5m)")] = "",
+    json: Annotated[bool, typer.Option("--json", help="Machine-readable")] = False,
+) -> None:
+    """Start a run and print its id. With --wait, exit code 1 if it does not succeed.
+
+    The same id with the same input is the same start, however often it is sent.
+    """
+    from dalsegno.ops.flow_loader import load_flow
+    from dalsegno.streams.client.client import Client
+
+    wanted, inputs = load_flow(flow), read_input(source)
+    settings = read_settings()
+    with Client(
+        bootstrap_servers=settings.bootstrap_servers, prefix=settings.prefix, name="cli"
+    ) as client:
+        started = client.start(wanted, inputs, run_id=run_id or None)
+        if not wait:
+            print_json({"run_id": started}) if json else print(started)
+            return
+        result = client.wait(started, wait)
+    if json:
+        fields = (
+            "run_id",
+            "state",
+            "run_version",
+            "context",
+            "context_omitted",
+            "reason",
+            "detail",
+        )
+        print_json({name: getattr(result, name) for name in fields})
+    else:
+        print(f"{started}: {result.state.value}" + (f", {result.reason}" if result.reason else ""))
+    if not result.succeeded:
+        raise typer.Exit(ExitCode.FOUND)
+
+
+def read_input(source: str) -> dict[str, object]:
+    """The first context of a run. Raises UsageFault when it is not a JSON object."""
+    import msgspec
+
+    try:
+        if source == "-":
+            text, name = sys.stdin.read(), "standard input"
+        elif source.lstrip().startswith("{"):
+            text, name = source, "--input"
+        else:
+            text, name = Path(source).read_text(), source
+        return msgspec.json.decode(text, type=dict[str, object])
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise UsageFault(f"{source[:100]}: {error}; give a JSON object or a file of one") from error
+    except msgspec.ValidationError as error:
+        raise UsageFault(f"{name}: {error}; a run's first context is a JSON object") from error

@@ -1,0 +1,28 @@
+"""`dalsegno worker`: run the steps of flows."""
+
+from typing import Annotated
+
+import typer
+
+from dalsegno.ops.cli.settings import read_settings
+
+
+def worker(
+    flows: Annotated[list[str], typer.Argument(metavar="MODULE:FLOW...", help="Flows to work on")],
+    name: Annotated[str, typer.Option(help="Stable name of this worker")] = "",
+    concurrency: Annotated[int, typer.Option(min=1, help="Steps at a time")] = 200,
+) -> None:
+    """Run a worker until SIGTERM; it finishes or gives back what it holds."""
+    from dalsegno.ops.flow_loader import load_flow
+    from dalsegno.ops.logs import configure
+    from dalsegno.streams.client.worker import Worker
+
+    settings = read_settings()
+    configure(settings.log_level)
+    Worker(
+        [load_flow(each) for each in flows],
+        bootstrap_servers=settings.bootstrap_servers,
+        prefix=settings.prefix,
+        name=name or None,
+        concurrency=concurrency,
+    ).run()

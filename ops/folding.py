@@ -1,0 +1,58 @@
+"""Fold a partition's log as an engine does, record by record, without an engine."""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from dalsegno.ops.kafka.reader import Headers, Reader
+from dalsegno.schemas.intake import Intake
+from dalsegno.streams.core.actions import Output
+from dalsegno.streams.core.partition import Partition
+from dalsegno.streams.core.record import Record
+from dalsegno.streams.engine.errors import PositionLostError
+from dalsegno.streams.engine.reader import EventReader
+from dalsegno.streams.engine.settings import EngineSettings
+
+
+class Raw(NamedTuple):
+    """A record in the shape that the engine's reader takes."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+
+class Folded(NamedTuple):
+    """One record, what it led to, and the partition after it."""
+
+    record: Record
+    outputs: list[Output]
+    partition: Partition
+
+
+def fold_log(
+    settings: EngineSettings,
+    reader: Reader,
+    number: int,
+    count: int,
+    progress: Callable[[int], None] = lambda _: None,
+) -> Iterator[Folded]:
+    """Fold partition `number` of `count` from its first record to its present end.
+
+    Raises PositionLostError when the log no longer begins at 0, ReadError.
+    """
+    topic = settings.topics.events
+    first, _ = reader.bounds(topic, number)
+    if first:
+        raise PositionLostError(
+            number, "log_cut", f"the log begins at {first}: what came before can't be folded again"
+        )
+    partition = Partition(number, mac_keys=settings.keyring.ids)
+    events = EventReader(Intake(topic, count, settings.keyring), number)
+    raw = (
+        Raw(each.offset, each.at_ms, each.key, each.value, each.headers)
+        for each in reader.read(topic, number, progress=progress)
+    )
+    for record in events.read(partition, raw):
+        yield Folded(record, partition.apply(record), partition)

@@ -1,0 +1,56 @@
+"""The history of one run, folded from the log."""
+
+from collections.abc import Iterator
+
+from dalsegno.ops.folding import Folded
+from dalsegno.schemas import values
+from dalsegno.schemas.outputs import Transition
+from dalsegno.streams.core.actions import Audit
+
+
+def transitions_of(folded: Iterator[Folded], run_id: str, to: int | None) -> Iterator[Transition]:
+    """Transitions of the run in log order; ends after the one that reaches run version `to`."""
+    for each in folded:
+        for output in each.outputs:
+            action = output.action
+            if not isinstance(action, Audit) or action.transition.run_id != run_id:
+                continue
+            yield action.transition
+            if to is not None and action.transition.run_version_after >= to:
+                return
+
+
+def diff_lines(transition: Transition) -> list[str]:
+    """What changed in the context, one line per path; `+` added, `~` changed, `-` removed."""
+    if not transition.diff:
+        return []
+    diff = values.unpack(transition.diff)
+    assert isinstance(diff, dict)
+    lines = []
+    for mark, name in (("+", "added"), ("~", "changed")):
+        entries = diff.get(name)
+        if isinstance(entries, dict):
+            lines += [f"{mark} {path or '/'} {_how(how)}" for path, how in entries.items()]
+    removed = diff.get("removed")
+    if isinstance(removed, list):
+        lines += [f"- {path!s}" for path in removed]
+    if diff.get("more"):
+        lines.append(f"and {diff['more']!r} changes more")
+    return lines
+
+
+def _how(how: values.Value) -> str:
+    """One change as the diff tells it: see `dalsegno.streams.core.context_diff`."""
+    match how:
+        case ["set", value]:
+            return f"= {value!r}"
+        case ["cat", text]:
+            return f"+= {text!r}"
+        case ["spl", index, count, items]:
+            return f"[{index!r}:+{count!r}] = {items!r}"
+        case ["secret"]:
+            return "(secret)"
+        case ["cut", size]:
+            return f"({size!r} bytes)"
+        case other:
+            return repr(other)
