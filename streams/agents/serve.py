@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dalsegno.streams.core.partition import Partition
-
 from dalsegno.streams.agents.events import register
+from dalsegno.streams.agents.liveness import LivenessService
+from dalsegno.streams.core.partition import Partition
 from dalsegno.streams.engine.app import run_engine
 from dalsegno.streams.engine.settings import EngineSettings
 
@@ -13,4 +13,4 @@ def serve(settings: EngineSettings) -> int:
     """Run an engine until a signal or an error; the exit code is
     `dalsegno.streams.engine.app.ExitCode`.
     """
-    return run_engine(settings, register, folds=Partition)
+    return run_engine(settings, register, folds=Partition, monitors=LivenessService(settings))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from dalsegno.streams.engine import metrics_catalogue as catalogue
 from dalsegno.streams.engine.metrics import EngineMetrics
+from dalsegno.streams.engine.monitor import MonitorFigures
 from dalsegno.streams.engine.ownership import Ownership
 from dalsegno.streams.engine.task import RUNNING, PartitionTask, TaskState
 
@@ -20,6 +21,14 @@ _PER_PARTITION = (
     catalogue.CHECKPOINT_AGE,
     catalogue.RUNS_OPEN,
     catalogue.RUNS_UNOWNED,
+    catalogue.STEPS_RUNNING,
+    catalogue.STEPS_WAITING,
+    catalogue.STEPS_SUSPECT,
+    catalogue.CANARY_AGE,
+    catalogue.VERDICTS,
+    catalogue.STRAYS,
+    catalogue.PRODUCER_SKEW,
+    catalogue.PRODUCERS_FROZEN,
 )
 _PAGE_BYTES = 4_096
 
@@ -56,6 +65,25 @@ def _partition(metrics: EngineMetrics, task: PartitionTask) -> None:
     metrics.gauge(catalogue.CHECKPOINT_AGE, age_s, partition=partition)
     metrics.gauge(catalogue.RUNS_OPEN, fold.open_runs, partition=partition)
     metrics.gauge(catalogue.RUNS_UNOWNED, fold.unowned_waits, partition=partition)
+    figures = task.feed.figures() if task.feed is not None else None
+    if figures is not None:
+        _monitor(metrics, partition, figures)
+
+
+def _monitor(metrics: EngineMetrics, partition: str, figures: MonitorFigures) -> None:
+    skew_s = figures.producer_skew_ms_max / 1_000
+    for metric, value in (
+        (catalogue.STEPS_RUNNING, figures.running),
+        (catalogue.STEPS_WAITING, figures.dispatched),
+        (catalogue.STEPS_SUSPECT, figures.suspects),
+        (catalogue.CANARY_AGE, figures.canary_age_s),
+        (catalogue.STRAYS, figures.strays + figures.unread),
+        (catalogue.PRODUCER_SKEW, skew_s),
+        (catalogue.PRODUCERS_FROZEN, figures.producer_clocks_frozen),
+    ):
+        metrics.gauge(metric, value, partition=partition)
+    for verdict, count in figures.verdicts.items():
+        metrics.gauge(catalogue.VERDICTS, count, partition=partition, verdict=verdict)
 
 
 def resident_bytes() -> int:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 import structlog
 
 from dalsegno.streams.engine.batch import Batch, Wanted
 from dalsegno.streams.engine.fold import AttemptChange
-from dalsegno.streams.engine.monitor import PartitionMonitor, RawRecord
+from dalsegno.streams.engine.monitor import MonitorFigures, PartitionMonitor, RawRecord
 
 if TYPE_CHECKING:
     from dalsegno.streams.engine.context import EngineContext
@@ -33,14 +32,23 @@ class HeartbeatFeed:
         self.failed = False
 
     @classmethod
-    async def start(cls, context: EngineContext, host: MonitorHost) -> HeartbeatFeed:
-        """Make the partition's monitor and find where to read back from."""
+    async def start(
+        cls, context: EngineContext, host: MonitorHost, in_flight: Sequence[AttemptChange]
+    ) -> HeartbeatFeed:
+        """Make the partition's monitor, tell it what is in flight, and find where to read from."""
         assert context.monitors is not None
         monitor = context.monitors(host)
-        since_ms = time.time_ns() // 1_000_000 - monitor.look_back_ms
-        topic = context.settings.topics.heartbeats
-        position = await context.joined().offset_at(topic, host.number, since_ms)
-        return cls(context, monitor, position)
+        monitor.attempts(in_flight)
+        feed = cls(context, monitor, 0)
+        await feed.look_back(host)
+        return feed
+
+    async def look_back(self, host: MonitorHost) -> None:
+        """Read on from the largest threshold before the log time: the broker's clock, not ours."""
+        since_ms = host.log_ms - self._monitor.look_back_ms
+        topic = self._context.settings.topics.heartbeats
+        group = self._context.joined()
+        self._position = await group.offset_at(topic, host.number, since_ms)
 
     def wanted(self) -> Wanted | None:
         """The heartbeats to read next."""
@@ -52,10 +60,6 @@ class HeartbeatFeed:
             return False
         self._busy = True
         return True
-
-    def moved_to(self, position: int) -> None:
-        """What we wanted is no longer there (short retention): heartbeats may be skipped."""
-        self._position = position
 
     def process(self, batch: Batch) -> None:
         """Hand the records to the monitor."""
@@ -74,9 +78,15 @@ class HeartbeatFeed:
         self._guard(lambda: self._monitor.heartbeats(records, batch.end_offset))
         self._context.joined().wake()
 
-    def attempts(self, changes: Sequence[AttemptChange]) -> None:
-        """Tell the monitor what the fold dispatched, started and ended."""
-        self._guard(lambda: self._monitor.attempts(changes))
+    def attempts(
+        self, changes: Sequence[AttemptChange], completed: Collection[tuple[str, str]]
+    ) -> None:
+        """Tell the monitor what the fold dispatched, started and ended, and what ended well."""
+        self._guard(lambda: self._monitor.attempts(changes, completed))
+
+    def figures(self) -> MonitorFigures | None:
+        """The present state of the monitor, or None of one that failed."""
+        return None if self.failed else self._monitor.figures()
 
     def _guard(self, call: object) -> None:
         if self.failed:

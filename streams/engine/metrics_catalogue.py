@@ -43,6 +43,7 @@ LABELS: Final = {
     "outcome": "of an event: applied, duplicate, superseded, refused, dead_lettered",
     "reason": "a short code of our own, never text of a record; at most 100, then `other`",
     "cause": "class of the error that ended a partition task",
+    "verdict": "of the monitor: lost, silent, stuck, replaced",
     "channel": "output channel: transitions, escalations, control, faults, dead-letters, queue.NAME",
     "flow": f"name of a flow; at most {FLOWS_MAX}, then `other`",
 }
@@ -179,6 +180,51 @@ RUNS_UNOWNED: Final = Metric(
     "dalsegno_waits_unowned",
     Kind.GAUGE,
     "Runs that wait without an owner, deadline or next action: always 0, else a bug.",
+    ("partition",),
+)
+STEPS_RUNNING: Final = Metric(
+    "dalsegno_steps_watched", Kind.GAUGE, "Running attempts that are watched.", ("partition",)
+)
+STEPS_WAITING: Final = Metric(
+    "dalsegno_handoffs_waiting",
+    Kind.GAUGE,
+    "Handoffs that were sent and not started.",
+    ("partition",),
+)
+STEPS_SUSPECT: Final = Metric(
+    "dalsegno_steps_suspect",
+    Kind.GAUGE,
+    "Running attempts that are silent beyond the lower threshold.",
+    ("partition",),
+)
+CANARY_AGE: Final = Metric(
+    "dalsegno_monitor_canary_age_seconds",
+    Kind.GAUGE,
+    "Since when the monitor has read no canary of its own: beyond some seconds it is deaf.",
+    ("partition",),
+)
+VERDICTS: Final = Metric(
+    "dalsegno_monitor_verdicts",
+    Kind.GAUGE,
+    "Verdicts appended since the partition was taken over.",
+    ("partition", "verdict"),
+)
+STRAYS: Final = Metric(
+    "dalsegno_heartbeats_stray",
+    Kind.GAUGE,
+    "Heartbeats for attempts that are not in flight, and records that could not be read.",
+    ("partition",),
+)
+PRODUCER_SKEW: Final = Metric(
+    "dalsegno_producer_clock_skew_seconds",
+    Kind.GAUGE,
+    "The largest error of a producer's clock; it decides nothing.",
+    ("partition",),
+)
+PRODUCERS_FROZEN: Final = Metric(
+    "dalsegno_producer_clocks_frozen",
+    Kind.GAUGE,
+    "Producers whose clock stands still while they beat.",
     ("partition",),
 )
 MONITOR_FAILURES: Final = Metric(

@@ -14,7 +14,6 @@ from dalsegno.streams.engine.errors import (
     OutcomeUnknownError,
     PartitionStoppedError,
 )
-from dalsegno.streams.engine.heartbeats import HeartbeatFeed
 from dalsegno.streams.engine.task import PartitionTask, TaskState
 
 log = structlog.get_logger(__name__)
@@ -123,14 +122,8 @@ class Ownership:
         """
 
         async def restart() -> None:
-            old, task.feed = task.feed, None
-            if old is not None:
-                await old.close()
-            feed = await HeartbeatFeed.start(self.context, task)
-            if task.state is TaskState.CLOSED:
-                await feed.close()
-            else:
-                task.feed = feed
+            if task.feed is not None:
+                await task.feed.look_back(task)
 
         self._spawn(restart())
 

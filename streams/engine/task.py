@@ -16,6 +16,7 @@ from aiokafka.structs import RecordMetadata
 
 from dalsegno.schemas.codec import encode
 from dalsegno.schemas.control import ClockTick, ControlEvent
+from dalsegno.schemas.events import StepCompleted
 from dalsegno.streams.engine.batch import Batch, Wanted
 from dalsegno.streams.engine.checkpoint import CheckpointDone, Checkpointer
 from dalsegno.streams.engine.context import EngineContext
@@ -131,8 +132,7 @@ class PartitionTask:
         self._fold = fold
         self._next_fetch = fold.position
         if context.monitors is not None:
-            self.feed = await HeartbeatFeed.start(context, self)
-            self.feed.attempts(fold.drain_in_flight())
+            self.feed = await HeartbeatFeed.start(context, self, fold.drain_in_flight())
         if self.state is TaskState.CLOSED:
             await self._release()
             return
@@ -175,9 +175,13 @@ class PartitionTask:
     def _apply(self, batch: Batch) -> None:
         fold, outputs, checkpointer = self._open_parts()
         apply, add = fold.apply, outputs.add
+        completed: set[tuple[str, str]] = set()
         try:
             for record in self._reader.read(fold, batch.records):
                 produced = apply(record)
+                event = record.event
+                if isinstance(event, StepCompleted):
+                    completed.add((event.run_id, event.step))
                 if produced:
                     add(produced)
                     self._context.metrics.signals.outputs(produced)
@@ -185,7 +189,7 @@ class PartitionTask:
             checkpointer.applied()
         changes = fold.drain_in_flight()
         if self.feed is not None and changes:
-            self.feed.attempts(changes)
+            self.feed.attempts(changes, completed)
         if batch.records:
             self._last_at_ms = batch.records[-1].timestamp
             self.ticks.observed(self._last_at_ms, self._context.clock())
@@ -266,6 +270,11 @@ class PartitionTask:
     def events_offset(self) -> int:
         """The fold has applied the events below this offset."""
         return self._fold.position if self._fold is not None else 0
+
+    @property
+    def log_ms(self) -> int:
+        """Log time of the events, Unix ms."""
+        return self._fold.log_ms if self._fold is not None else 0
 
     @property
     def lag(self) -> int:

@@ -1,0 +1,114 @@
+"""What the monitors of an engine ask of Kafka: canaries, ends of logs, and marks of queues."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Collection
+from typing import Final, NamedTuple, Protocol
+
+import structlog
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.errors import KafkaError
+
+from dalsegno.schemas import codec
+from dalsegno.schemas.liveness import Canary, Mark
+from dalsegno.streams.client.marks import parse_mark
+from dalsegno.streams.engine.security import aiokafka_options
+from dalsegno.streams.engine.settings import EngineSettings
+
+log = structlog.get_logger(__name__)
+
+ANSWER_TIMEOUT_S: Final = 5.0
+_CLOSE_TIMEOUT_S: Final = 2.0
+
+
+class Ends(NamedTuple):
+    """Where both logs of a partition end (exclusive, last stable offsets)."""
+
+    events: int
+    heartbeats: int
+
+
+class LivenessBroker(Protocol):
+    """Kafka, as the monitors need it. All but `canary` raise `KafkaError` or `TimeoutError`."""
+
+    async def start(self) -> None:
+        """Connect."""
+
+    async def canary(self, canary: Canary) -> None:
+        """Append a canary; one that cannot be appended now is dropped, the next will do."""
+
+    async def ends(self, partitions: Collection[int]) -> dict[int, Ends]:
+        """Ask where the logs of these partitions end now."""
+
+    async def marks(self, queue: str, partitions: Collection[int]) -> list[Mark]:
+        """Read the marks that the queue's group committed for these partitions."""
+
+    async def close(self) -> None:
+        """Disconnect."""
+
+
+class KafkaLivenessBroker:
+    """A producer without retries of its own, a consumer that only asks, and an admin client."""
+
+    def __init__(self, settings: EngineSettings) -> None:
+        options = aiokafka_options(settings)
+        self._topics = settings.topics
+        self._producer = AIOKafkaProducer(**options, acks=1, linger_ms=0)
+        # Only committed records count as read, so the ends are those of committed records too.
+        self._consumer = AIOKafkaConsumer(**options, isolation_level="read_committed")
+        self._admin = AIOKafkaAdminClient(**options)
+        self._on_the_way: dict[int, asyncio.Future[object]] = {}
+
+    async def start(self) -> None:
+        """Connect all three."""
+        await asyncio.gather(self._producer.start(), self._consumer.start(), self._admin.start())
+
+    async def canary(self, canary: Canary) -> None:
+        """Append without waiting; while one of the partition is on its way, none follows it."""
+        if canary.partition in self._on_the_way:
+            return
+        ack = await self._producer.send(
+            self._topics.heartbeats,
+            codec.encode(canary),
+            key=str(canary.partition).encode(),
+            partition=canary.partition,
+        )
+        self._on_the_way[canary.partition] = ack
+        ack.add_done_callback(lambda done: self._appended(canary.partition, done))
+
+    def _appended(self, partition: int, done: asyncio.Future[object]) -> None:
+        self._on_the_way.pop(partition, None)
+        if not done.cancelled() and done.exception() is not None:
+            log.warning("canary lost", partition=partition, error=repr(done.exception()))
+
+    async def ends(self, partitions: Collection[int]) -> dict[int, Ends]:
+        """One request per broker for both topics."""
+        events, heartbeats = self._topics.events, self._topics.heartbeats
+        places = [TopicPartition(t, p) for t in (events, heartbeats) for p in partitions]
+        asked = self._consumer.end_offsets(places)
+        found = await asyncio.wait_for(asked, ANSWER_TIMEOUT_S)
+        return {
+            p: Ends(found[TopicPartition(events, p)], found[TopicPartition(heartbeats, p)])
+            for p in partitions
+        }
+
+    async def marks(self, queue: str, partitions: Collection[int]) -> list[Mark]:
+        """What is in the metadata of the group's committed offsets, where it is ours."""
+        topic = self._topics.queue(queue)
+        places = [TopicPartition(topic, partition) for partition in partitions]
+        asked = self._admin.list_consumer_group_offsets(topic, partitions=places)
+        found = await asyncio.wait_for(asked, ANSWER_TIMEOUT_S)
+        marks = (
+            parse_mark(committed.metadata, queue, place.partition)
+            for place, committed in found.items()
+        )
+        return [mark for mark in marks if mark is not None]
+
+    async def close(self) -> None:
+        """Disconnect; canaries on their way are dropped."""
+        for client in (self._producer.stop(), self._consumer.stop(), self._admin.close()):
+            with contextlib.suppress(TimeoutError, KafkaError, OSError):
+                await asyncio.wait_for(client, _CLOSE_TIMEOUT_S)
