@@ -2,14 +2,19 @@
 
 import logging
 import sys
+import time
 from typing import Literal, TextIO
 
 import structlog
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 
+_CLIENT_LOGGER = "dalsegno.client.kafka"
+_REPEAT_S = 30.0
+"""librdkafka tells of a broker that is away several times a second, per connection."""
+
 # They log each reconnect and rebalance at info or above what we already report ourselves.
-_NOISY = ("faust", "mode", "aiokafka", "kafka", "asyncio", "dalsegno.client.kafka")
+_NOISY = ("faust", "mode", "aiokafka", "kafka", "asyncio")
 
 
 def configure(level: LogLevel, stream: TextIO | None = None, *, json: bool | None = None) -> None:
@@ -32,6 +37,7 @@ def configure(level: LogLevel, stream: TextIO | None = None, *, json: bool | Non
         else structlog.dev.ConsoleRenderer(colors=out.isatty())
     )
     handler = logging.StreamHandler(out)
+    handler.addFilter(_Quieter())
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
@@ -55,3 +61,31 @@ def configure(level: LogLevel, stream: TextIO | None = None, *, json: bool | Non
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=True,
     )
+
+
+def silence_clients() -> None:
+    """For short commands: their own line says what failed, librdkafka's lines do not add to it."""
+    logger = logging.getLogger(_CLIENT_LOGGER)
+    logger.addHandler(logging.NullHandler())
+    logger.propagate = False
+
+
+class _Quieter(logging.Filter):
+    """Drops Faust's service chatter, and what librdkafka repeats within half a minute."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._told: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        text = record.getMessage()
+        if record.levelno <= logging.INFO and text.startswith("[^"):
+            return False
+        if record.name != _CLIENT_LOGGER:
+            return True
+        now = time.monotonic()
+        self._told = {key: at for key, at in self._told.items() if now - at < _REPEAT_S}
+        kind = text.partition(" (")[0]  # without counts and durations
+        new = kind not in self._told
+        self._told.setdefault(kind, now)
+        return new

@@ -23,6 +23,7 @@ from dalsegno.ops.cli import (
     rules_show,
     runs,
     schemas_check,
+    schemas_export,
     schemas_show,
     show,
     start,
@@ -72,7 +73,11 @@ _GROUPS: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
     ),
     "schemas": (
         "The wire contract.",
-        {"check": schemas_check.check, "show": schemas_show.show},
+        {
+            "check": schemas_check.check,
+            "export": schemas_export.export,
+            "show": schemas_show.show,
+        },
     ),
 }
 

@@ -26,7 +26,10 @@ def start(
     The same id with the same input is the same start, however often it is sent.
     """
     from dalsegno.ops.flow_loader import load_flow
+    from dalsegno.ops.logs import silence_clients
     from dalsegno.streams.client.client import Client
+
+    silence_clients()
 
     wanted, inputs = load_flow(flow), read_input(source)
     settings = read_settings()

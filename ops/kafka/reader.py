@@ -11,7 +11,7 @@ from dalsegno.streams.engine.settings import EngineSettings
 
 Headers = tuple[tuple[str, bytes], ...]
 
-_ASK_S = 10.0
+_ASK_S = 5.0
 _PATIENCE_S = 30.0
 """Without one record from a broker that had more."""
 _CHUNK = 2_000

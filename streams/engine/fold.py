@@ -23,7 +23,7 @@ class RunView(Protocol):
         """Name of its flow."""
 
     @property
-    def state(self) -> RunState:
+    def state(self) -> RunState | None:
         """Its state."""
 
 
