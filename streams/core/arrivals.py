@@ -16,6 +16,7 @@ from dalsegno.streams.core.answering import answer_type, tell
 from dalsegno.streams.core.moment import Moment, Ruling, duplicate, refused
 from dalsegno.streams.core.names import name_fault
 from dalsegno.streams.core.record import Record
+from dalsegno.streams.core.run_table import FINAL_RUNS
 from dalsegno.streams.core.runs import Runs
 from dalsegno.streams.core.runstate import Run, Stub, StubHead, Waiting
 from dalsegno.streams.core.starting import begin, source_digest
@@ -24,6 +25,8 @@ from dalsegno.streams.core.units import Units
 
 _TRANSITIONS: Final = "transitions"
 _DEAD_LETTERS: Final = "dead-letters"
+# A refusal's sentence in a stub; the transition has all of it.
+_DETAIL_MAX: Final = 512
 _decode = msgspec.msgpack.decode
 
 
@@ -87,8 +90,13 @@ class Arrivals:
             self.dead_letter(record, "apply_raised", run.head.quarantine, event.run_id)
         else:
             self.counts[ruling.outcome] += 1
-            if run.waiting and run.head.state is RunState.CANCELLED:
-                self._turn_away_waiting(run.waiting, "run_ended")
+            self.after(run)
+
+    def after(self, run: Run) -> None:
+        """What waited for a quarantined run that has ended now is refused."""
+        if run.waiting and run.head.state in FINAL_RUNS:
+            waiting, run.waiting = run.waiting, None
+            self._turn_away_waiting(waiting, "run_ended")
 
     def _on_quarantined(self, run: Run, record: Record, event: RunEvent) -> None:
         if type(event) is RunStarted:
@@ -178,7 +186,7 @@ class Arrivals:
         head = StubHead(
             until_ms=self._now.log_ms + self._now.policy.stub_keep_ms,
             refusal=ruling.reason,
-            detail=ruling.detail,
+            detail=ruling.detail[:_DETAIL_MAX],
             flow=event.flow,
             flow_version=event.flow_version,
         )

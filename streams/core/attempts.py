@@ -56,7 +56,7 @@ def judge(draft: Draft, event: AttemptEvent, what: StepInput) -> int | Ruling:
         return refused("unknown_epoch", f"epoch {epoch}, the step's last is {row.epoch}")
     table = MANAGED
     if epoch == 0:
-        if draft.plan.steps[place].queue:
+        if draft.steps[place].queue:
             return refused("not_dispatched", "the step has not been given out yet")
         table = OBSERVED
         if event.attempt < row.attempt:
@@ -68,7 +68,8 @@ def judge(draft: Draft, event: AttemptEvent, what: StepInput) -> int | Ruling:
     rule = table[row.state][what]
     if rule.outcome is Outcome.APPLIED:
         return place
-    if table is OBSERVED and event.attempt > row.attempt and row.state is RUNNING:
+    if rule.outcome is Outcome.DUPLICATE and row.state is RUNNING and event.attempt > row.attempt:
+        # A service starts anew what it was running: its next attempt, not a repeat.
         return place
     return Ruling(rule.outcome, rule.reason)
 
@@ -139,7 +140,7 @@ def step_started(draft: Draft, event: StepStarted) -> Ruling:
     draft.head.starts += 1
     if row.past is not None and row.past.unstarted:
         row.past = msgspec.structs.replace(row.past, unstarted=0)
-    _run(draft, place, row, draft.plan.steps[place])
+    _run(draft, place, row, draft.steps[place])
     return APPLIED
 
 
@@ -180,7 +181,7 @@ def seen_running(draft: Draft, place: int, row: StepRow, event: AttemptEvent) ->
     if event.epoch == 0 and (flight is None or event.attempt != row.attempt):
         observe(draft, place, row, event)
         flight = row.flight = Flight(draft.now.clock.log_ms, reply_to=event.reply_to)
-        _run(draft, place, row, draft.plan.steps[place])
+        _run(draft, place, row, draft.steps[place])
     assert flight is not None, "a running step has a flight"
     return flight
 
@@ -258,8 +259,6 @@ def uncharged(draft: Draft, place: int, row: StepRow) -> None:
     unstarted = past.unstarted + 1
     row.past = msgspec.structs.replace(past, unstarted=unstarted)
     now = draft.now
-    delay = redispatch_ms(
-        now.policy, draft.run.id, draft.plan.steps[place].name, row.epoch, unstarted
-    )
+    delay = redispatch_ms(now.policy, draft.run.id, draft.steps[place].name, row.epoch, unstarted)
     draft.move(place, row, BACKING_OFF)
     row.due_ms = now.log_ms + delay

@@ -53,7 +53,7 @@ def step_completed(draft: Draft, event: StepCompleted) -> Ruling:
 def _take_ops(draft: Draft, place: int, event: StepCompleted) -> Failure | None:
     """Opens the change of the context, or says why the attempt has failed."""
     plan = draft.plan
-    step = plan.steps[place]
+    step = draft.steps[place]
     context = draft.run.context
     if event.ops not in _NO_OPS:
         try:

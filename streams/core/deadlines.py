@@ -51,8 +51,19 @@ def first_live(run: Run) -> tuple[int, int]:
 
 
 def refresh(run: Run) -> None:
-    """Notes both deadlines on the run."""
-    run.log_due = first_log(run)[0]
+    """Notes both deadlines on the run. The common case first: the top of the heap is fresh."""
+    head = run.head
+    if run.logs or head.gate_due_ms or head.clock_stopped_ms:
+        run.log_due = first_log(run)[0]
+    else:
+        run.log_due = head.expires_ms
+    lives = run.lives
+    if lives:
+        due, place = lives[0]
+        row = run.rows[place]
+        if row.due_ms == due and row.live and head.state is not RunState.QUARANTINED:
+            run.live_due = due
+            return
     run.live_due = first_live(run)[0]
 
 
@@ -64,7 +75,7 @@ def rebuild(run: Run) -> None:
         heapify(run.logs)
     if run.lives:
         heapify(run.lives)
-    steps = run.entry.plan.steps
+    steps = run.entry.steps
     run.ready = [
         i for i, r in enumerate(run.rows) if r.state is READY and (r.closed or steps[i].queue)
     ] or None

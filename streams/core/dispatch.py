@@ -19,6 +19,7 @@ from dalsegno.streams.core.step_table import DISPATCHED, READY
 # What a handoff holds beside its inputs, effects and save: names, numbers, framing.
 _FRAME_BYTES: Final = 512
 _ENTRY_BYTES: Final = 64
+_PEOPLE: Final = frozenset({"person", "information"})
 
 
 def dispatch_ready(draft: Draft) -> None:
@@ -36,7 +37,7 @@ def dispatch_ready(draft: Draft) -> None:
         ready.sort()
     for place in ready:
         row = draft.rows[place]
-        if row.state is READY and (row.closed or draft.plan.steps[place].queue):
+        if row.state is READY and (row.closed or draft.steps[place].queue):
             if width <= 0:
                 return
             width -= _give_out(draft, place, row)
@@ -55,7 +56,7 @@ def _unpark(draft: Draft, parked: list[int], width: int) -> None:
 
 def _give_out(draft: Draft, place: int, row: StepRow) -> int:
     """Dispatches a step and returns 1, or puts it to a person and returns 0."""
-    step = draft.plan.steps[place]
+    step = draft.steps[place]
     run = draft.run
     context = draft.context
     missing = context.missing(step.reads)
@@ -156,9 +157,21 @@ def settle(draft: Draft) -> None:
     else:
         state, waiting = _doing(draft, tally)
     head.waiting_for = waiting
+    if draft.plan.plan.stop_clocks_for_people:
+        _stop_clock(draft, people=waiting in _PEOPLE)
     if state is not head.state:
         head.state = state
         draft.facts = True
+
+
+def _stop_clock(draft: Draft, *, people: bool) -> None:
+    """The time to live stands still while the run waits for people, where its plan says so."""
+    head, log_ms = draft.head, draft.now.log_ms
+    if people and not head.clock_stopped_ms:
+        head.clock_stopped_ms = log_ms
+    elif not people and head.clock_stopped_ms:
+        head.expires_ms += log_ms - head.clock_stopped_ms
+        head.clock_stopped_ms = 0
 
 
 def _doing(draft: Draft, tally: list[int]) -> tuple[RunState, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from copy import copy
 from heapq import heappush
 from typing import Final
 
@@ -49,6 +48,7 @@ class Draft:
         "run",
         "save",
         "seen",
+        "steps",
     )
 
     def __init__(self, run: Run, now: Moment) -> None:
@@ -56,7 +56,8 @@ class Draft:
         self.now = now
         self.entry = run.entry
         self.plan = run.entry.plan
-        head = copy(run.head)
+        self.steps = run.entry.steps
+        head = run.head.__copy__()  # type: ignore[attr-defined]
         head.tally = head.tally.copy()
         self.head = head
         self.rows: dict[int, StepRow] = {}
@@ -71,13 +72,13 @@ class Draft:
 
     def step(self, place: int) -> StepPlan:
         """The declaration of a step."""
-        return self.plan.steps[place]
+        return self.steps[place]
 
     def row(self, place: int) -> StepRow:
         """The draft's own copy of a row."""
         row = self.rows.get(place)
         if row is None:
-            row = self.rows[place] = copy(self.run.rows[place])
+            row = self.rows[place] = self.run.rows[place].__copy__()  # type: ignore[attr-defined]
         return row
 
     def peek(self, place: int) -> StepRow:
@@ -119,14 +120,17 @@ class Draft:
 
     def changes(self) -> tuple[StepChange, ...]:
         """The moves of this unit, in their order."""
+        steps, rows = self.steps, self.rows
         return tuple(
-            StepChange(
-                step=self.plan.steps[place].name,
-                before=before,
-                after=self.rows[place].state,
-                epoch=self.rows[place].epoch,
-            )
-            for place, before in self.before.items()
+            [
+                StepChange(
+                    step=steps[place].name,
+                    before=before,
+                    after=rows[place].state,
+                    epoch=rows[place].epoch,
+                )
+                for place, before in self.before.items()
+            ]
         )
 
     def adopt(self) -> list[int]:
@@ -179,7 +183,7 @@ class Draft:
             heappush(run.logs, entry)
 
     def _park(self, place: int) -> None:
-        if self.plan.steps[place].queue or self.rows[place].closed:
+        if self.steps[place].queue or self.rows[place].closed:
             if self.run.ready is None:
                 self.run.ready = []
             heappush(self.run.ready, place)

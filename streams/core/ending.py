@@ -75,7 +75,7 @@ def _stop_attempts(draft: Draft) -> None:
                 row.flight.reply_to,
                 draft.run.id,
                 answer,
-                step=draft.plan.steps[place].name,
+                step=draft.steps[place].name,
                 epoch=row.epoch,
                 reason=draft.reason,
                 run_state=draft.head.state,

@@ -93,7 +93,7 @@ def _publish(
     head, now, run = draft.head, draft.now, draft.run
     head.escalations += 1
     answer_by = now.log_ms + now.policy.person_wait_ms
-    step = None if place is None else draft.plan.steps[place]
+    step = None if place is None else draft.steps[place]
     effects = () if place is None else tuple(e.entry for e in draft.journal(place).effects)
     reads = () if step is None else step.reads
     escalation = Escalation(

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
+
 from dalsegno.schemas.control import StallSuspected
 from dalsegno.schemas.events import (
+    AttemptEvent,
     EffectConfirmed,
     EffectIntended,
     InformationSupplied,
@@ -34,24 +37,52 @@ from dalsegno.streams.core.lifecycle import (
 )
 from dalsegno.streams.core.moment import Ruling
 from dalsegno.streams.core.routing import step_failed
+from dalsegno.streams.core.stepping import Fired
 from dalsegno.streams.core.verdicts import stall_suspected
 
-HANDLERS: Final[dict[type, Callable[..., Ruling]]] = {
-    StepStarted: step_started,
-    StepProgressed: step_progressed,
-    StepCompleted: step_completed,
-    StepFailed: step_failed,
-    StepReleased: step_released,
-    EffectIntended: effect_intended,
-    EffectConfirmed: effect_confirmed,
-    InformationSupplied: information_supplied,
-    PlanExtended: plan_extended,
-    RiskFlagged: risk_flagged,
-    RunPaused: run_paused,
-    RunResumed: run_resumed,
-    RunCancelled: run_cancelled,
-    StallSuspected: stall_suspected,
+
+class Kind(msgspec.Struct, frozen=True):
+    """How an event of a run is applied. `of_step`: it names a step and an epoch."""
+
+    name: str
+    apply: Callable[..., Ruling]
+    of_step: bool = False
+    one_shot: bool = False
+
+
+def _of_step(event: type, apply: Callable[..., Ruling]) -> Kind:
+    return Kind(event.__name__, apply, of_step=True)
+
+
+def _one_shot(event: type, apply: Callable[..., Ruling]) -> Kind:
+    return Kind(event.__name__, apply, one_shot=True)
+
+
+KINDS: Final[dict[type, Kind]] = {
+    StepStarted: _of_step(StepStarted, step_started),
+    StepProgressed: _of_step(StepProgressed, step_progressed),
+    StepCompleted: _of_step(StepCompleted, step_completed),
+    StepFailed: _of_step(StepFailed, step_failed),
+    StepReleased: _of_step(StepReleased, step_released),
+    EffectIntended: _of_step(EffectIntended, effect_intended),
+    EffectConfirmed: _of_step(EffectConfirmed, effect_confirmed),
+    StallSuspected: _of_step(StallSuspected, stall_suspected),
+    InformationSupplied: _one_shot(InformationSupplied, information_supplied),
+    PlanExtended: _one_shot(PlanExtended, plan_extended),
+    RiskFlagged: _one_shot(RiskFlagged, risk_flagged),
+    RunPaused: _one_shot(RunPaused, run_paused),
+    RunResumed: _one_shot(RunResumed, run_resumed),
+    RunCancelled: _one_shot(RunCancelled, run_cancelled),
 }
+
+
+def step_and_epoch(event: object) -> tuple[str, int]:
+    """The step and epoch that an event names, if it is about a step."""
+    if isinstance(event, AttemptEvent):
+        return event.step, event.epoch
+    if isinstance(event, StallSuspected | Fired):
+        return event.step, event.epoch
+    return "", 0
 
 
 def request_id(event: object) -> str:
@@ -65,8 +96,3 @@ def request_id(event: object) -> str:
     if isinstance(event, RiskFlagged):
         return f"RiskFlagged:{event.flag_id}"
     return ""
-
-
-ONE_SHOT: Final = frozenset(
-    {RunPaused, RunResumed, RunCancelled, PlanExtended, InformationSupplied, RiskFlagged}
-)

@@ -33,7 +33,7 @@ def effect_intended(draft: Draft, event: EffectIntended) -> Ruling:
     at = draft.journal(place).find(event.effect, event.occurrence)
     if not isinstance(ruled, int):
         return _stray_intent(draft, place, at, event, ruled)
-    step = draft.plan.steps[place]
+    step = draft.steps[place]
     answered = step.unknown is not UnknownPolicy.RETRY
     if at is not None:
         return _intended_again(draft, place, at, event, answered=answered)
@@ -74,7 +74,7 @@ def _intended_again(
         return duplicate("unknown_before" if unknown_before else "repeated", answer=answered)
     if entry.status is EffectStatus.CONFIRMED:
         return refused("already_confirmed", f"in epoch {entry.epoch}; its result is in the handoff")
-    if draft.plan.steps[place].unknown is UnknownPolicy.PERSON:
+    if draft.steps[place].unknown is UnknownPolicy.PERSON:
         return refused("unknown_effect", "its outcome is unknown; a person decides")
     again = msgspec.structs.replace(entry, epoch=event.epoch)
     draft.effect = (place, at, Effect(again, effect.intended_epoch, effect.undo, effect.undo_input))

@@ -89,19 +89,20 @@ def plan_extended(draft: Draft, event: PlanExtended) -> Ruling:
     except PlanRefused as error:
         return refused(error.code, error.detail)
     first = len(plan.steps)
-    draft.entry = now.plans.extended(draft.entry, longer)
+    draft.entry = now.plans.interned(longer)
     draft.plan = draft.entry.plan
+    draft.steps = draft.entry.steps
     head.left += draft.plan.forward_count - plan.forward_count
-    head.tally[IDLE] += len(draft.plan.steps) - first
+    head.tally[IDLE] += len(draft.steps) - first
     draft.facts = True
     if event.last:
         head.plan_open = False
-    for place in range(first, len(draft.plan.steps)):
+    for place in range(first, len(draft.steps)):
         # Needs of appended steps that have completed already are met.
         needs = draft.plan.needs[place]
         met = sum(p < first and draft.peek(p).state is COMPLETED for p in needs)
         row = StepRow(needs=len(needs) - met)
         draft.rows[place] = row
-        if row.needs == 0 and draft.plan.steps[place].role is StepRole.FORWARD:
+        if row.needs == 0 and draft.steps[place].role is StepRole.FORWARD:
             draft.move(place, row, READY)
     return ACCEPTED

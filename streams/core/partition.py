@@ -97,7 +97,7 @@ class Partition:
         now.at_ms = record.at_ms
         clock = now.clock
         clock.log_ms = max(clock.log_ms, record.at_ms)
-        if isinstance(event, ClockTick) and self._controls.fresh(event):
+        if type(event) is ClockTick and self._controls.fresh(event):
             clock.tick(now.policy.live_cap_ms)
         self._fire()
         if isinstance(event, RunEvent):
@@ -114,14 +114,17 @@ class Partition:
 
     def _fire(self) -> None:
         """Fires all deadlines that have passed. Each unit moves its deadline on, so this ends."""
-        log, live = self._runs.log_timers, self._runs.live_timers
+        log, live, clock = self._runs.log_timers, self._runs.live_timers, self._now.clock
         while True:
-            due = log.next()
-            if due is not None and due[0] <= self._now.clock.log_ms:
-                self._fire_one(due[1], live=False)
-                continue
+            if log.passed(clock.log_ms):
+                due = log.next()
+                if due is not None and due[0] <= clock.log_ms:
+                    self._fire_one(due[1], live=False)
+                    continue
+            if not live.passed(clock.live_ms):
+                return
             due = live.next()
-            if due is None or due[0] > self._now.clock.live_ms:
+            if due is None or due[0] > clock.live_ms:
                 return
             self._fire_one(due[1], live=True)
 
@@ -129,6 +132,7 @@ class Partition:
         held = self._runs.get(run_id)
         if isinstance(held, Run):
             self._units.timer(held, live=live)
+            self._arrivals.after(held)
         elif held is not None:
             self._arrivals.stub_due(held)
 

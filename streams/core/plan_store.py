@@ -19,23 +19,26 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class PlanEntry:
-    """A compiled plan, the rows that its runs begin with, and how many runs and stubs name it."""
+    """A compiled plan and the rows that its runs begin with."""
 
-    __slots__ = ("plan", "refs", "rows")
+    __slots__ = ("plan", "rows", "steps")
 
     def __init__(self, plan: CompiledPlan) -> None:
         self.plan = plan
+        self.steps = plan.steps
         self.rows = tuple(StepRow(needs=count) for count in plan.needs_count)
-        self.refs = 0
 
 
 class PlanStore:
-    """The plans by digest. Those that a restore brought stay bytes until a run needs them."""
+    """The plans by digest, each as long as a run or a stub names it.
+
+    Those that a restore brought stay bytes until a run needs them.
+    """
 
     def __init__(self) -> None:
+        self._refs: dict[bytes, int] = {}
         self._entries: dict[bytes, PlanEntry] = {}
         self._cold: dict[bytes, bytes] = {}
-        self._cold_refs: dict[bytes, int] = {}
         self._known: dict[bytes, tuple[PlanEntry, int]] = {}
         self._dirty: dict[bytes, None] = {}
 
@@ -52,50 +55,40 @@ class PlanStore:
             entry = known[0]
             if entry.plan.longest_path_ms <= ttl_ms:
                 return entry, source
-        entry = self._interned(compile_plan(plan, policy=policy, ttl_ms=ttl_ms))
+        entry = self.interned(compile_plan(plan, policy=policy, ttl_ms=ttl_ms))
         if len(self._known) >= _KNOWN_MAX:
             self._known.clear()
         self._known[source] = (entry, policy_number)
         return entry, source
 
-    def extended(self, entry: PlanEntry, longer: CompiledPlan) -> PlanEntry:
-        """The entry of a plan that grew. Needs of the steps that were there before are unchanged."""
-        return self._interned(longer)
-
-    def _interned(self, plan: CompiledPlan) -> PlanEntry:
-        if plan.digest in self._entries or plan.digest in self._cold:
-            return self.get(plan.digest)
-        return PlanEntry(plan)
+    def interned(self, plan: CompiledPlan) -> PlanEntry:
+        """The entry of an equal plan, if there is one."""
+        return self.get(plan.digest) if plan.digest in self._refs else PlanEntry(plan)
 
     def get(self, digest: bytes) -> PlanEntry:
-        """The entry of a plan that some run or stub holds. Raises `KeyError` for any other."""
+        """The entry of a plan that some run or stub names. Raises `KeyError` for any other."""
         entry = self._entries.get(digest)
         if entry is None:
-            entry = PlanEntry(CompiledPlan.unpack(self._cold[digest]))
-            entry.refs = self._cold_refs.pop(digest, 0)
+            entry = self._entries[digest] = PlanEntry(CompiledPlan.unpack(self._cold[digest]))
             del self._cold[digest]
-            self._entries[digest] = entry
         return entry
 
     def hold(self, entry: PlanEntry) -> None:
         """One more run or stub names the plan."""
-        if entry.refs == 0:
-            self._entries[entry.plan.digest] = entry
-            self._dirty[entry.plan.digest] = None
-        entry.refs += 1
+        digest = entry.plan.digest
+        refs = self._refs.get(digest, 0)
+        self._refs[digest] = refs + 1
+        if refs == 0:
+            self._entries[digest] = entry
+            self._dirty[digest] = None
 
     def drop(self, digest: bytes) -> None:
         """One less; the last one removes the plan."""
-        entry = self._entries.get(digest)
-        if entry is None:
-            self._cold_refs[digest] -= 1
-            if self._cold_refs[digest] == 0:
-                del self._cold_refs[digest], self._cold[digest]
-                self._dirty[digest] = None
-            return
-        entry.refs -= 1
-        if entry.refs == 0:
-            del self._entries[digest]
+        self._refs[digest] -= 1
+        if self._refs[digest] == 0:
+            del self._refs[digest]
+            self._entries.pop(digest, None)
+            self._cold.pop(digest, None)
             self._dirty[digest] = None
 
     def restore(self, digest: bytes, packed: bytes) -> None:
@@ -104,16 +97,18 @@ class PlanStore:
 
     def restore_hold(self, digest: bytes) -> None:
         """Counts a header that names the plan, after a restore."""
-        self._cold_refs[digest] = self._cold_refs.get(digest, 0) + 1
+        self._refs[digest] = self._refs.get(digest, 0) + 1
 
     def packed(self, digest: bytes) -> bytes | None:
-        """The bytes of a plan's part, or None when no run names the plan."""
+        """The bytes of a plan's part, or None when nothing names the plan."""
+        if digest not in self._refs:
+            return None
         entry = self._entries.get(digest)
-        return self._cold.get(digest) if entry is None else entry.plan.pack()
+        return self._cold[digest] if entry is None else entry.plan.pack()
 
     def digests(self) -> list[bytes]:
-        """Digests of all plans that are held, in order."""
-        return sorted([*self._entries, *self._cold])
+        """Digests of all plans that are named, in order."""
+        return sorted(self._refs)
 
     def take_dirty(self) -> list[bytes]:
         """Digests whose parts changed since the last call."""

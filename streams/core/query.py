@@ -107,7 +107,7 @@ def _view_step(run: Run, place: int) -> StepView:
     elif past is not None:
         progress = past.progress
     return StepView(
-        step=run.entry.plan.steps[place].name,
+        step=run.entry.steps[place].name,
         state=row.state,
         epoch=row.epoch,
         attempt=row.attempt,

@@ -67,7 +67,7 @@ def route(
 
 def exhausted(draft: Draft, place: int, row: StepRow) -> str:
     """Which budget of the step is used up, or an empty text."""
-    retry = draft.plan.steps[place].retry
+    retry = draft.steps[place].retry
     if row.failures >= retry.max_attempts:
         return "attempts_exhausted"
     if row.infra >= retry.max_infra_attempts:
@@ -83,7 +83,7 @@ def _again(
         detail = failure.message or f"{row.failures} failed, {row.infra} lost"
         ask(draft, place, row, reason, detail, failure)
         return
-    step = draft.plan.steps[place]
+    step = draft.steps[place]
     now = draft.now
     if step.queue or row.epoch or step.recover is RecoverPolicy.REDISPATCH:
         delay = delay_ms(step.retry, draft.run.id, step.name, row.epoch, row.failures + row.infra)
@@ -101,7 +101,7 @@ def infra_fault(draft: Draft, place: int, row: StepRow, by: str, detail: str) ->
 
     A step that its service runs by itself goes as its `recover` says.
     """
-    step = draft.plan.steps[place]
+    step = draft.steps[place]
     if row.epoch == 0 and step.recover is not RecoverPolicy.REDISPATCH:
         _stalled(draft, place, row, by, detail)
         return
@@ -120,7 +120,7 @@ def _stalled(draft: Draft, place: int, row: StepRow, by: str, detail: str) -> No
 
     Its reports are still taken, since nobody else has the step.
     """
-    if draft.plan.steps[place].recover is RecoverPolicy.PERSON:
+    if draft.steps[place].recover is RecoverPolicy.PERSON:
         ask(draft, place, row, by, detail)
         return
     past = row.past or NO_PAST
@@ -135,7 +135,7 @@ def _stalled(draft: Draft, place: int, row: StepRow, by: str, detail: str) -> No
 
 def retry_due(draft: Draft, place: int, row: StepRow) -> None:
     """The wait before the next attempt is over."""
-    step = draft.plan.steps[place]
+    step = draft.steps[place]
     reason = exhausted(draft, place, row)
     if reason:
         # A late `lost` verdict has charged an epoch meanwhile.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from dalsegno.streams.core import tags
 from dalsegno.streams.core.attempt import Attempt
@@ -33,6 +34,9 @@ from dalsegno.streams.core.step_table import RUNNING
 from dalsegno.streams.core.timers import Timers
 
 Held = Run | Stub
+
+# One-shot ids that a run remembers: beyond it the oldest page of them is forgotten.
+IDS_MAX: Final = 1_024
 
 
 class Cold:
@@ -100,6 +104,7 @@ class Runs:
         if isinstance(old, Stub):
             self._forget(old)
             held.kept = old.kept
+            self._dirty.setdefault(held.id, set()).add(tags.ALL_WAITING)
         self._held[held.id] = held
         if isinstance(held, Run):
             self._plans.hold(held.entry)
@@ -128,7 +133,7 @@ class Runs:
         self._dirty[run.id] = set()
         steps = run.entry.steps
         for place, row in enumerate(run.rows):
-            if row.epoch or row.flight is not None:
+            if row.flight is not None:
                 self._flights[run.id, steps[place].name] = None
         self.log_timers.changed(run.id, stub.log_due)
 
@@ -193,7 +198,7 @@ class Runs:
         if draft.save is not None:
             marks.add(tags.SAVE << tags.SHIFT | draft.save[0])
         if draft.seen and run.seen is not None:
-            marks.add(tags.IDS << tags.SHIFT | (len(run.seen) - 1) // PAGE_IDS)
+            _forget_ids(run, marks)
         refresh(run)
         self.log_timers.changed(run.id, run.log_due)
         if run.live_due != NEVER:
@@ -286,10 +291,19 @@ class Runs:
             elif isinstance(held, Run):
                 for place, row in enumerate(held.rows):
                     if row.flight is not None:
-                        out.append(
-                            ((run_id, held.entry.steps[place].name), attempt(held, place))
-                        )
+                        out.append(((run_id, held.entry.steps[place].name), attempt(held, place)))
         return out
+
+
+def _forget_ids(run: Run, marks: set[int]) -> None:
+    """Marks the page of the newest one-shot id; the oldest page goes when there are too many."""
+    assert run.seen is not None, "an id was added"
+    head = run.head
+    marks.add(tags.IDS << tags.SHIFT | (head.seen_from + len(run.seen) - 1) // PAGE_IDS)
+    if len(run.seen) > IDS_MAX:
+        marks.add(tags.IDS << tags.SHIFT | head.seen_from // PAGE_IDS)
+        del run.seen[:PAGE_IDS]
+        head.seen_from += PAGE_IDS
 
 
 def waiting_part(stub: Stub) -> bytes | None:

@@ -149,9 +149,10 @@ def pack_effects(journal: StepJournal, page: int) -> bytes:
     return _encode(journal.effects[page * PAGE_EFFECTS : (page + 1) * PAGE_EFFECTS])
 
 
-def pack_ids(seen: list[str], page: int) -> bytes:
-    """One page of one-shot ids."""
-    return _encode(seen[page * PAGE_IDS : (page + 1) * PAGE_IDS])
+def pack_ids(run: Run, page: int) -> bytes | None:
+    """One page of one-shot ids, None when they are forgotten."""
+    first = page * PAGE_IDS - run.head.seen_from
+    return _encode((run.seen or [])[first : first + PAGE_IDS]) if first >= 0 else None
 
 
 def pack_waiting(waiting: list[Waiting]) -> bytes:
@@ -166,8 +167,9 @@ def all_parts(run: Run) -> list[tuple[bytes, bytes]]:
     for step, journal in sorted((run.journal or {}).items()):
         for page in range(-(-len(journal.effects) // PAGE_EFFECTS)):
             parts.append((b"j" + name + _U16_2.pack(step, page), pack_effects(journal, page)))
-    for page in range(-(-len(run.seen or ()) // PAGE_IDS)):
-        parts.append((b"o" + name + _U16.pack(page), pack_ids(run.seen or [], page)))
+    for first in range(0, len(run.seen or ()), PAGE_IDS):
+        page = (run.head.seen_from + first) // PAGE_IDS
+        parts.append((b"o" + name + _U16.pack(page), pack_ids(run, page) or b""))
     for page in range(-(-len(run.rows) // PAGE_STEPS)):
         value = pack_page(run, page)
         if value is not None:
@@ -207,7 +209,7 @@ def run_part(run: Run, tag: int) -> tuple[bytes, bytes | None]:
     elif kind == tags.SAVE:
         value = (run.saves or {}).get(number)
     elif kind == tags.IDS:
-        value = pack_ids(run.seen or [], number)
+        value = pack_ids(run, number)
     else:
         value = pack_waiting(run.waiting) if run.waiting else None
     return part_key(run.id, tag), value

@@ -1,34 +1,62 @@
-"""Timers of steps."""
+"""Timers of a run and its steps."""
 
 from __future__ import annotations
 
+from typing import Final
+
+import msgspec
+
 from dalsegno.streams.core.attempts import start_limit_passed
+from dalsegno.streams.core.deadlines import RUN_GATE, RUN_TTL
 from dalsegno.streams.core.draft import Draft
-from dalsegno.streams.core.lifecycle import fail_run
+from dalsegno.streams.core.lifecycle import expire_run, fail_run
 from dalsegno.streams.core.routing import infra_fault, retry_due
+from dalsegno.streams.core.rows import StepRow
 from dalsegno.streams.core.step_table import BACKING_OFF, DISPATCHED, RUNNING, StepInput
 
 
-def fire_step(draft: Draft, place: int) -> tuple[str, str, int]:
-    """Fires the deadline of a step: (name of the timer, step, epoch). An empty name: nothing moved."""
+class Fired(msgspec.Struct, frozen=True, gc=False):
+    """Which timer fired. An empty name: the deadline was only put off."""
+
+    name: str
+    step: str = ""
+    epoch: int = 0
+    source: str = ""
+
+
+_TTL: Final = Fired("ttl")
+_GATE: Final = Fired("answer_by")
+
+
+def fire(draft: Draft, place: int) -> Fired:
+    """Fires the deadline at a place (see `deadlines`)."""
+    if place == RUN_TTL:
+        expire_run(draft)
+        return _TTL
+    if place == RUN_GATE:
+        fail_run(draft, "nobody_answered")
+        return _GATE
     row = draft.row(place)
-    step = draft.plan.steps[place]
     row.due_ms = 0
     epoch = row.epoch
+    return Fired(_fire_step(draft, place, row), draft.steps[place].name, epoch)
+
+
+def _fire_step(draft: Draft, place: int, row: StepRow) -> str:
     if row.state is DISPATCHED:
-        return _start_limit(draft, place), step.name, epoch
+        return _start_limit(draft, place, row)
     if row.state is RUNNING:
-        infra_fault(draft, place, row, StepInput.TIMEOUT, f"longer than {step.timeout_ms} ms")
-        return "timeout", step.name, epoch
+        limit = draft.steps[place].timeout_ms
+        infra_fault(draft, place, row, StepInput.TIMEOUT, f"longer than {limit} ms")
+        return "timeout"
     if row.state is BACKING_OFF:
         retry_due(draft, place, row)
-        return "retry", step.name, epoch
+        return "retry"
     fail_run(draft, "nobody_answered")
-    return "answer_by", step.name, epoch
+    return "answer_by"
 
 
-def _start_limit(draft: Draft, place: int) -> str:
-    row = draft.row(place)
+def _start_limit(draft: Draft, place: int, row: StepRow) -> str:
     flight = row.flight
     assert flight is not None, "a dispatched step has a flight"
     certain_ms = flight.start_by_ms + draft.now.policy.start_margin_ms

@@ -35,6 +35,11 @@ class Timers:
             heappush(self._heap, (due_ms, run_id))
             self._queued[run_id] = due_ms
 
+    def passed(self, now_ms: int) -> bool:
+        """Whether anything may be due: what is queued is never later than what it stands for."""
+        heap = self._heap
+        return bool(heap) and heap[0][0] <= now_ms
+
     def next(self) -> tuple[int, str] | None:
         """The first deadline and its run; the entry stays until the run's deadline changes."""
         heap = self._heap

@@ -5,30 +5,26 @@ from __future__ import annotations
 from typing import Final
 
 from dalsegno.schemas.control import RunControl, StallSuspected
-from dalsegno.schemas.events import AttemptEvent, RunCancelled, RunEvent, RunStarted
+from dalsegno.schemas.events import RunCancelled, RunEvent, RunStarted
 from dalsegno.schemas.outputs import AnswerType, Outcome, RunState, Transition
 from dalsegno.streams.core.actions import Audit
 from dalsegno.streams.core.answering import answer_type, tell
 from dalsegno.streams.core.deadlines import (
-    RUN_GATE,
-    RUN_TTL,
     first_live,
     first_log,
     rebuild,
-    refresh,
 )
 from dalsegno.streams.core.dispatch import dispatch_ready, settle
-from dalsegno.streams.core.draft import Draft
+from dalsegno.streams.core.draft import Draft, IllegalMove
 from dalsegno.streams.core.ending import end_run
 from dalsegno.streams.core.flags import raise_flags
-from dalsegno.streams.core.handlers import HANDLERS, ONE_SHOT, request_id
-from dalsegno.streams.core.lifecycle import expire_run, fail_run
+from dalsegno.streams.core.handlers import KINDS, request_id, step_and_epoch
 from dalsegno.streams.core.moment import ACCEPTED, Moment, Ruling, duplicate
-from dalsegno.streams.core.run_table import FINAL_RUNS
+from dalsegno.streams.core.run_table import FINAL_RUNS, RUN_MOVES
 from dalsegno.streams.core.runs import Runs
 from dalsegno.streams.core.runstate import FLYING, NEVER, Run, Stub
 from dalsegno.streams.core.step_table import PENDING, READY
-from dalsegno.streams.core.stepping import fire_step
+from dalsegno.streams.core.stepping import Fired, fire as _fire
 
 _TRANSITIONS: Final = "transitions"
 _TIMER: Final = Ruling(Outcome.APPLIED)
@@ -52,23 +48,30 @@ class Units:
                 draft.move(place, row, READY)
         dispatch_ready(draft)
         settle(draft)
-        self._close(draft, event, "RunStarted", ACCEPTED)
+        self._answer(run, event, ACCEPTED, "RunStarted")
+        self._record(draft, "RunStarted", ACCEPTED, event)
 
     def event(self, run: Run, event: RunEvent | StallSuspected) -> Ruling | None:
         """Applies an event to a live run: the ruling, or None when the fold raised.
 
         None: the run is quarantined as it was before, and the record is a dead letter.
         """
+        kind = KINDS[type(event)]
         draft = Draft(run, self._now)
         mark = len(self._now.outbox.items)
         try:
-            ruling = self._rule(draft, event)
+            ruling = self._seen(draft, event) if kind.one_shot else None
+            if ruling is None:
+                ruling = kind.apply(draft, event)
             if ruling.outcome is Outcome.APPLIED:
                 dispatch_ready(draft)
                 settle(draft)
-                self._close(draft, event, type(event).__name__, ruling)
+                if ruling.answer or ruling.failed:
+                    self._answer(run, event, ruling, kind.name)
+                self._record(draft, kind.name, ruling, event)
             elif ruling.keeps:
-                self._close(draft, event, type(event).__name__, ruling)
+                self._answer(run, event, ruling, kind.name)
+                self._record(draft, kind.name, ruling, event)
             else:
                 draft.discard()
                 self._now.outbox.rollback(mark)
@@ -77,38 +80,27 @@ class Units:
             raise
         # The task boundary of a unit (P12): what raises costs its run, and nothing else.
         except Exception as error:  # noqa: BLE001
-            self._raised(draft, mark, f"{type(event).__name__}: {error!r}")
+            self._raised(draft, mark, f"{kind.name}: {error!r}")
             return None
         return ruling
 
-    def _rule(self, draft: Draft, event: RunEvent | StallSuspected) -> Ruling:
-        kind = type(event)
-        if kind in ONE_SHOT:
-            name = request_id(event)
-            if draft.run.seen is not None and name in draft.run.seen:
-                return duplicate(answer=True)
-            draft.seen = name
-        return HANDLERS[kind](draft, event)
+    def _seen(self, draft: Draft, event: RunEvent | StallSuspected) -> Ruling | None:
+        name = request_id(event)
+        if draft.run.seen is not None and name in draft.run.seen:
+            return duplicate(answer=True)
+        draft.seen = name
+        return None
 
     def timer(self, run: Run, *, live: bool) -> None:
         """Fires the run's first deadline on one clock."""
         draft = Draft(run, self._now)
         mark = len(self._now.outbox.items)
         try:
-            place = (first_live(run) if live else first_log(run))[1]
-            step, epoch = "", 0
-            if place == RUN_TTL:
-                name = "ttl"
-                expire_run(draft)
-            elif place == RUN_GATE:
-                name = "answer_by"
-                fail_run(draft, "nobody_answered")
-            else:
-                name, step, epoch = fire_step(draft, place)
+            fired = _fire(draft, (first_live(run) if live else first_log(run))[1])
             dispatch_ready(draft)
             settle(draft)
-            if name:
-                self._close_timer(draft, name, step, epoch)
+            if fired.name:
+                self._record(draft, "timer:" + fired.name, _TIMER, fired)
             else:
                 self._now.flying += self._runs.adopt(draft)
         except (MemoryError, RecursionError):
@@ -117,45 +109,25 @@ class Units:
         except Exception as error:  # noqa: BLE001
             self._raised(draft, mark, f"timer: {error!r}")
 
-    def _close(
-        self, draft: Draft, event: RunEvent | StallSuspected, cause: str, ruling: Ruling
-    ) -> None:
-        """Answers, puts the transition on record, adopts."""
-        if (
-            isinstance(event, RunEvent)
-            and event.reply_to
-            and (ruling.answer or ruling.failed or ruling.keeps)
-        ):
-            self._answer(draft.run, event, ruling, cause)
-        step, epoch = "", 0
-        if isinstance(event, AttemptEvent | StallSuspected):
-            step, epoch = event.step, event.epoch
-        cancel = event.request_id if isinstance(event, RunCancelled) else ""
-        self._record(draft, cause, ruling, step, epoch, event.source, cancel)
-
-    def _close_timer(self, draft: Draft, name: str, step: str, epoch: int) -> None:
-        self._record(draft, "timer:" + name, _TIMER, step, epoch, "", "")
-
     def _record(
-        self,
-        draft: Draft,
-        cause: str,
-        ruling: Ruling,
-        step: str,
-        epoch: int,
-        actor: str,
-        cancel: str,
+        self, draft: Draft, cause: str, ruling: Ruling, event: RunEvent | StallSuspected | Fired
     ) -> None:
+        """Ends the run if its state is final, puts the transition on record, adopts."""
         now, head, run = self._now, draft.head, draft.run
         before = run.head
+        step, epoch = step_and_epoch(event)
+        if head.state is not before.state and head.state not in RUN_MOVES[before.state]:
+            raise IllegalMove(f"run {run.id!r} from {before.state} to {head.state}")
         stub: Stub | None = None
         if head.state in FINAL_RUNS:
-            stub = end_run(draft, step=step, epoch=epoch, request_id=cancel)
+            request = event.request_id if isinstance(event, RunCancelled) else ""
+            stub = end_run(draft, step=step, epoch=epoch, request_id=request)
         if draft.facts:
             head.run_version += 1
-        head.updated_ms = now.clock.log_ms
+        log_ms = head.updated_ms = now.clock.log_ms
         diff = b""
-        if cause == "RunStarted":
+        first = before.run_version == 0
+        if first:
             diff = run.context.first_diff(draft.plan.secrets)
         elif draft.change is not None:
             diff = draft.change.diff(draft.plan.secrets)
@@ -163,17 +135,17 @@ class Units:
             run_id=run.id,
             cause=cause,
             cause_offset=now.offset,
-            at_ms=now.clock.log_ms,
+            at_ms=log_ms,
             outcome=ruling.outcome,
             reason=ruling.reason or draft.reason,
             run_version_before=before.run_version,
             run_version_after=head.run_version,
-            run_state_before=None if cause == "RunStarted" else before.state,
+            run_state_before=None if first else before.state,
             run_state_after=head.state,
             changes=draft.changes(),
             step=step,
             epoch=epoch,
-            actor=actor,
+            actor=event.source,
             detail=ruling.detail,
             diff=diff,
         )
@@ -187,14 +159,11 @@ class Units:
         """An event that changes nothing: answered if it is no plain repeat, and on the record."""
         cause = type(event).__name__
         head = run.head
-        if isinstance(event, RunEvent) and event.reply_to:
-            if ruling.outcome is not Outcome.DUPLICATE or ruling.answer:
-                self._answer(run, event, ruling, cause)
+        if ruling.outcome is not Outcome.DUPLICATE or ruling.answer:
+            self._answer(run, event, ruling, cause)
         if ruling.outcome is Outcome.DUPLICATE:
             return
-        step, epoch = "", 0
-        if isinstance(event, AttemptEvent | StallSuspected):
-            step, epoch = event.step, event.epoch
+        step, epoch = step_and_epoch(event)
         self._now.outbox.put(
             _TRANSITIONS,
             Audit(
@@ -217,15 +186,15 @@ class Units:
             ),
         )
 
-    def _answer(self, run: Run, event: RunEvent, ruling: Ruling, cause: str) -> None:
-        step, epoch = "", 0
-        if isinstance(event, AttemptEvent):
-            step, epoch = event.step, event.epoch
+    def _answer(self, run: Run, event: RunEvent | RunControl, ruling: Ruling, cause: str) -> None:
+        if not isinstance(event, RunEvent) or not event.reply_to:
+            return
+        step, epoch = step_and_epoch(event)
         state: RunState | None = None
         version = 0
         answer = AnswerType.REFUSED if ruling.failed else answer_type(ruling, run.head.state)
         if isinstance(event, RunStarted):
-            state, version = run.head.state, max(1, run.head.run_version)
+            state, version = run.head.state, 1
         tell(
             self._now,
             event.reply_to,
@@ -278,5 +247,4 @@ class Units:
         )
         self._runs.adopt(fresh)
         rebuild(run)
-        refresh(run)
         self._runs.changed(run)

@@ -48,7 +48,7 @@ def stall_suspected(draft: Draft, event: StallSuspected) -> Ruling:
         return refused("reported_since", f"at offset {flight.last_offset}")
     if event.verdict is Verdict.REPLACED and flight.worker not in {"", event.worker}:
         return refused("other_worker", f"the attempt is run by {flight.worker!a}")
-    recover = draft.plan.steps[place].recover
+    recover = draft.steps[place].recover
     if event.verdict is Verdict.STUCK and (row.epoch or recover is RecoverPolicy.REDISPATCH):
         return _slow(draft, place, row, event)
     infra_fault(draft, place, draft.row(place), what, event.evidence or f"verdict {what}")

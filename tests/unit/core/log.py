@@ -10,6 +10,7 @@ from dalsegno.schemas.outputs import Answer, Escalation, Handoff, Outcome, Trans
 from dalsegno.schemas.plan import Plan, StepPlan
 from dalsegno.streams.core.actions import Audit, Dispatch, Escalate, Output, PutAside, Reply
 from dalsegno.streams.core.partition import Partition
+from dalsegno.streams.core.query import RunView, StepView
 from dalsegno.streams.core.record import Record, Unreadable
 
 START_MS = 1_700_000_000_000
@@ -49,6 +50,7 @@ class Log:
         self.tick_number = 0
         self.records: list[Record] = []
         self.outputs: list[Output] = []
+        self.outcomes: list[Outcome] = []
 
     def put(
         self,
@@ -69,8 +71,11 @@ class Log:
             headers=headers,
         )
         self.records.append(record)
+        before = self.partition.counts
         out = self.partition.apply(record)
         self.outputs += out
+        after = self.partition.counts
+        self.outcomes = [name for name in after for _ in range(after[name] - before[name])]
         assert self.partition.delivered == len(self.records), "P1: every record has one outcome"
         return out
 
@@ -127,10 +132,6 @@ class Log:
         event = StepCompleted(run_id=run_id, step=name, epoch=epoch, ops=pack(ops))
         return self.put(msgspec.structs.replace(event, **fields))
 
-    def outcome(self) -> Outcome:
-        """The outcome of the last record, from the difference of the counts."""
-        raise NotImplementedError
-
 
 def handoffs(outputs: list[Output]) -> list[Handoff]:
     """The handoffs among outputs."""
@@ -155,3 +156,28 @@ def escalations(outputs: list[Output]) -> list[Escalation]:
 def dead_letters(outputs: list[Output]) -> list[PutAside]:
     """The dead letters among outputs."""
     return [o.action for o in outputs if isinstance(o.action, PutAside)]
+
+
+def view(log: Log, run_id: str = "r") -> RunView:
+    """The run as it is now."""
+    found = log.partition.run(run_id)
+    assert found is not None
+    return found
+
+
+def row(log: Log, name: str, run_id: str = "r") -> StepView:
+    """A step as it is now."""
+    return next(s for s in view(log, run_id).steps if s.step == name)
+
+
+def assert_restores(log: Log) -> None:
+    """What a restore gives is the same state, also once every run has been read back."""
+    parts = log.partition.parts()
+    again = Partition.restore(log.partition.number, parts.items())
+    assert again.parts() == parts
+    for run_id in list(again.run_ids()):
+        again.run(run_id)
+    assert again.parts() == parts
+    assert again.next_log_deadline_ms == log.partition.next_log_deadline_ms
+    assert again.next_live_deadline_ms == log.partition.next_live_deadline_ms
+    assert again.in_flight == log.partition.in_flight
