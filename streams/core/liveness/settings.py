@@ -27,7 +27,7 @@ class LivenessSettings(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     repeat_ms: int = 5_000
     repeat_ms_max: int = 3_600_000
     verdicts_per_s: int = 100
-    lease_ms: int = 5_000
+    lease_ms: int = 8_000
     start_margin_ms: int = 2_000
     mark_age_ms: int = 2_000
     kinds_max: int = 4_096

@@ -6,21 +6,17 @@ import sys
 
 from dalsegno.streams.agents.events import register
 from dalsegno.streams.engine.app import run_engine
-from dalsegno.streams.engine.fold import FoldFactory
 from dalsegno.streams.engine.settings import EngineSettings
 
 
 def main() -> int:
-    folds: FoldFactory
-    if "tiny" in sys.argv:
-        from tests.integration.engine.tiny_fold import TinyFold
+    if "tiny" not in sys.argv:
+        from dalsegno.streams.agents.serve import serve
 
-        folds = TinyFold
-    else:
-        from dalsegno.streams.core.partition import Partition
+        return serve(EngineSettings())
+    from tests.integration.engine.tiny_fold import TinyFold
 
-        folds = Partition
-    return run_engine(EngineSettings(), register, folds=folds)
+    return run_engine(EngineSettings(), register, folds=TinyFold)
 
 
 if __name__ == "__main__":
