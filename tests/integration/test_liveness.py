@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.integration.engine import fixtures
 from tests.integration.engine.harness import ROOT, Lab, wait_for
 from tests.integration.liveness.watched_flow import flow
 
@@ -21,7 +20,6 @@ from dalsegno.schemas.control import StallSuspected, Verdict
 from dalsegno.schemas.outputs import RunState
 
 pytestmark = pytest.mark.kafka
-lab = fixtures.lab
 
 SILENT_MS_MIN = 10_000
 
