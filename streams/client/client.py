@@ -148,6 +148,10 @@ class Client:
         self._connect()
         return self._outcomes.wait_ended(run_id, to_s(timeout, "timeout"))
 
+    def result(self, run_id: str) -> RunResult | None:
+        """The end of a run that this client has started, if it is known by now; never waits."""
+        return self._outcomes.ended(run_id)
+
     def report(self, run_id: str, *, attempt: int = 1) -> Report:
         """Reports of a service that drives its steps by itself, under its own attempt number."""
         self._connect()

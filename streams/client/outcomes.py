@@ -16,6 +16,15 @@ from dalsegno.streams.client.errors import ReportRefused, RunRefused, WaitTimeou
 
 _NEGATIVE = frozenset({AnswerType.REFUSED, AnswerType.SUPERSEDED, AnswerType.CANCELLED})
 _STARTS = frozenset({RunStarted.__name__, PlanExtended.__name__})
+_FINAL = frozenset(
+    {
+        RunState.SUCCEEDED,
+        RunState.FAILED,
+        RunState.COMPENSATED,
+        RunState.CANCELLED,
+        RunState.EXPIRED,
+    }
+)
 _POSITIVE = frozenset({AnswerType.ACCEPTED, AnswerType.DUPLICATE})
 R = TypeVar("R")
 
@@ -65,7 +74,10 @@ class Outcomes:
         """Take an answer in; called by the reader's thread."""
         with self._changed:
             told = self._of(answer.run_id)
-            if answer.answer is AnswerType.ENDED:
+            # A start that is sent again is told at once if its run has ended.
+            if answer.answer is AnswerType.ENDED or (
+                answer.answer is AnswerType.DUPLICATE and answer.run_state in _FINAL
+            ):
                 told.ended = _result(answer)
             elif answer.kind in _STARTS and answer.answer is AnswerType.REFUSED:
                 told.refused = RunRefused(answer.run_id, answer.reason, answer.detail)
@@ -93,6 +105,12 @@ class Outcomes:
             return told.ended
 
         return self._wait(run_id, seen, timeout_s, "the run has not ended")
+
+    def ended(self, run_id: str) -> RunResult | None:
+        """How the run ended, if that is known by now."""
+        with self._changed:
+            told = self._runs.get(run_id)
+            return told.ended if told else None
 
     def forget_reply(self, run_id: str, kind: str) -> None:
         """Before a request: an answer to an earlier one must not pass for its own."""
