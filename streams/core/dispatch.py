@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from heapq import heappop
+from heapq import heappop, heappush
 from typing import Final
 
 from dalsegno.schemas.outputs import EffectStatus, Handoff, JournalEntry, RunState
@@ -32,6 +32,14 @@ def dispatch_ready(draft: Draft) -> None:
     if head.paused or head.gate or head.plan_open or head.state in FINAL_RUNS:
         return
     width = draft.now.policy.step_concurrency_max - head.tally[FLYING]
+    parked = draft.run.ready
+    if parked:
+        # One order for what waited and what has just become ready. An entry too many does no harm:
+        # each is checked against its row, and a discarded unit has the heap built anew.
+        for place in draft.ready:
+            heappush(parked, place)
+        _unpark(draft, parked, width)
+        return
     ready = draft.ready
     if len(ready) > 1:
         ready.sort()
@@ -41,16 +49,13 @@ def dispatch_ready(draft: Draft) -> None:
             if width <= 0:
                 return
             width -= _give_out(draft, place, row)
-    parked = draft.run.ready
-    if parked:
-        _unpark(draft, parked, width)
 
 
 def _unpark(draft: Draft, parked: list[int], width: int) -> None:
-    # What is popped and not adopted is found again: a discarded unit has the heap built anew.
     while parked and width > 0:
         place = heappop(parked)
-        if draft.peek(place).state is READY:
+        row = draft.peek(place)
+        if row.state is READY and (row.closed or draft.steps[place].queue):
             width -= _give_out(draft, place, draft.row(place))
 
 

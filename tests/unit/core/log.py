@@ -124,13 +124,19 @@ class Log:
         return self.put(msgspec.structs.replace(event, **fields))
 
     def done(
-        self, name: str, epoch: int = 1, run_id: str = "r", ops: object = None, **fields: object
+        self,
+        name: str,
+        epoch: int = 1,
+        run_id: str = "r",
+        ops: object = None,
+        value: bytes = b"",
+        **fields: object,
     ) -> list[Output]:
         """An attempt completes; by default it writes `f<n>` for a step `s<n>`."""
         if ops is None:
             ops = [["set", ["f" + name[1:]], name]]
         event = StepCompleted(run_id=run_id, step=name, epoch=epoch, ops=pack(ops))
-        return self.put(msgspec.structs.replace(event, **fields))
+        return self.put(msgspec.structs.replace(event, **fields), value=value)
 
 
 def handoffs(outputs: list[Output]) -> list[Handoff]:

@@ -1,4 +1,4 @@
-"""What captures leave behind is the state: at every cut a restore goes on as if nothing had been."""
+"""What captures leave behind is the state: a restore at any cut goes on as if nothing had been."""
 
 from __future__ import annotations
 
