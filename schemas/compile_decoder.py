@@ -23,6 +23,7 @@ from dalsegno.schemas.source import Source
 
 REMEMBERED: Final = frozenset({"dalsegno.Plan"})
 """Large records that come again and again, the same."""
+ONE_BYTE_SYMBOLS: Final = 64
 
 Decode = Callable[[bytes, int], tuple[Any, int]]
 
@@ -143,20 +144,21 @@ class _Decoder:
     def _enumeration(
         self, source: Source, writer: Enumeration, reader: Enumeration, value: str
     ) -> None:
+        """One byte names the symbol: the table has it at twice its index, and None elsewhere."""
+        if len(writer.symbols) > ONE_BYTE_SYMBOLS:
+            raise SchemaFileError(f"{writer.name} has more symbols than one byte names")
         cls = self._classes[reader.name.rpartition(".")[2]]
         known = set(reader.symbols)
-        members = tuple(
-            cls(symbol) if symbol in known else reader.default and cls(reader.default)
-            for symbol in writer.symbols
-        )
-        source.line("n = data[at]")
-        source.line("at += 1")
-        with source.block(f"if n & 129 or n >= {2 * len(members)}"):
+        members: list[object] = [None] * 256
+        for i, symbol in enumerate(writer.symbols):
+            if symbol in known:
+                members[2 * i] = cls(symbol)
+            elif reader.default is not None:
+                members[2 * i] = cls(reader.default)
+        source.line(f"{value} = {source.bind('MEMBERS', tuple(members))}[data[at]]")
+        with source.block(f"if {value} is None"):
             source.line("raise Refused")
-        source.line(f"{value} = {source.bind('MEMBERS', members)}[n >> 1]")
-        if None in members:
-            with source.block(f"if {value} is None"):
-                source.line("raise Refused")
+        source.line("at += 1")
 
     def _array(self, source: Source, writer: Array, reader: Array, value: str) -> None:
         each, items = source.name("x"), source.name("items")
@@ -175,12 +177,19 @@ class _Decoder:
         """The two loops round the elements of an array or map: over blocks, and within one."""
         count, stop = source.name("count"), source.name("stop")
         with source.block("while True"):
-            source.line(f"{count}, at, {stop} = read_block(data, at, len({items}))")
+            source.line("n = data[at]")
+            with source.block("if n & 129"):  # more than one byte, or negative
+                source.line(f"{count}, at, {stop} = read_block(data, at, len({items}))")
+            with source.block("else"):
+                source.line(f"{count} = n >> 1")
+                source.line("at += 1")
+                source.line(f"{stop} = -1")
             with source.block(f"if not {count}"):
                 source.line("break")
             with source.block(f"for _ in range({count})"):
                 yield
-            with source.block(f"if {stop} >= 0 and at != {stop}"):
+            overfull = f"len({items}) > {wire.ITEMS_MAX}"
+            with source.block(f"if {stop} >= 0 and at != {stop} or {overfull}"):
                 source.line("raise Refused")
 
     def _optional(self, source: Source, writer: Union, reader: AvroType, value: str) -> None:

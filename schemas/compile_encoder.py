@@ -91,7 +91,7 @@ class _Encoder:
             return [_size(size), value]
         if name == "boolean":
             return [f"b'\\1' if {value} else b'\\0'"]
-        return [f"SMALL[{value}] if 0 <= {value} < 1024 else pack_{name}({value})"]
+        return [f"SMALL[{value}] if 0 <= {value} <= {wire.SMALL_MAX} else pack_{name}({value})"]
 
     def _check(self, source: Source, value: str, python_type: str) -> None:
         with source.block(f"if type({value}) is not {python_type}"):
@@ -142,7 +142,7 @@ class _Encoder:
 
 
 def _size(name: str) -> str:
-    return f"SMALL[{name}] if {name} < 1024 else pack_varint({name} << 1)"
+    return f"SMALL[{name}] if {name} <= {wire.SMALL_MAX} else pack_varint({name} << 1)"
 
 
 def optional_branches(schema: Union) -> tuple[int, int, AvroType]:

@@ -24,6 +24,10 @@ _MS_LOW: Final = 1 << 34
 _MS_HIGH: Final = 1 << 41
 _MS_BYTES: Final = 6
 _LOW_BITS: Final = 14
+_LOW_MASK: Final = (1 << _LOW_BITS) - 1
+_TWO_PARTS: Final = 1 << 2 * _LOW_BITS - 1
+SMALL_MAX: Final = (1 << _LOW_BITS - 1) - 1
+"""The largest number in `SMALL`."""
 
 
 class Refused(Exception):  # noqa: N818 - never leaves the codec, which turns it into a typed error
@@ -40,15 +44,16 @@ def pack_varint(z: int) -> bytes:
     return bytes(out)
 
 
-SMALL: Final = tuple(pack_varint(n << 1) for n in range(1024))
-"""Zigzag varints of 0 to 1023: also the lengths of short texts and the counts of small arrays."""
+_LOW: Final = tuple(bytes((z & 127 | 128, z >> 7 | 128)) for z in range(1 << _LOW_BITS))
+"""The lowest 14 bits of a varint that goes on."""
+_LAST: Final = tuple(pack_varint(z) for z in range(1 << _LOW_BITS))
+"""Whole varints of up to 14 bits, which are also the ends of longer ones."""
+SMALL: Final = _LAST[::2]
+"""Zigzag varints of 0 to 8191: also the lengths of texts and the counts of arrays."""
 ZIGZAG: Final = tuple(n >> 1 ^ -(n & 1) for n in range(128))
 """The signed number that each single byte stands for."""
 ENDS: Final = tuple(1 + (n >> 1) for n in range(128))
 """How far a text or bytes reaches whose length is that single byte."""
-
-
-_LOW: Final = tuple(bytes((z & 127 | 128, z >> 7 | 128)) for z in range(1 << _LOW_BITS))
 
 
 @lru_cache(maxsize=256)
@@ -69,7 +74,9 @@ def _read_upper(data: bytes) -> int:
 def pack_long(n: int) -> bytes:
     """A signed 64-bit number; `Refused` beyond."""
     if _MS_LOW <= n < _MS_HIGH:
-        return _LOW[n << 1 & 0x3FFF] + _pack_upper(n >> _LOW_BITS - 1)
+        return _LOW[n << 1 & _LOW_MASK] + _pack_upper(n >> _LOW_BITS - 1)
+    if SMALL_MAX < n < _TWO_PARTS:
+        return _LOW[n << 1 & _LOW_MASK] + _LAST[n >> _LOW_BITS - 1]
     if LONG_MIN <= n <= LONG_MAX:
         return pack_varint(n << 1 if n >= 0 else ~n << 1 | 1)
     raise Refused
@@ -84,11 +91,21 @@ def pack_int(n: int) -> bytes:
 
 def read_long(data: bytes, at: int) -> tuple[int, int]:
     """A signed 64-bit number."""
-    byte = data[at]
-    if byte > 127 and not byte & 1 and len(data) >= at + _MS_BYTES and data[at + 1] > 127:
+    first = data[at]
+    if first < 128:
+        return ZIGZAG[first], at + 1
+    second = data[at + 1]
+    if second < 128:
+        z = first & 127 | second << 7
+        return z >> 1 ^ -(z & 1), at + 2
+    third = data[at + 2]
+    if third < 128:
+        z = first & 127 | (second & 127) << 7 | third << 14
+        return z >> 1 ^ -(z & 1), at + 3
+    if not first & 1 and len(data) >= at + _MS_BYTES:
         upper = _read_upper(data[at + 2 : at + _MS_BYTES])
         if upper >= 0:
-            return upper + ((byte & 127 | (data[at + 1] & 127) << 7) >> 1), at + _MS_BYTES
+            return upper + ((first & 127 | (second & 127) << 7) >> 1), at + _MS_BYTES
     return _read_varint(data, at)
 
 
