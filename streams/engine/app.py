@@ -153,6 +153,7 @@ class Engine:
             janitor.start()
             reason = await _first(stop.requested.wait(), ownership.stopped_by)
         finally:
+            stop.arm()
             await janitor.close()
             await _stop_app(app)
             await pool.close()
@@ -164,7 +165,8 @@ async def _first(
 ) -> BaseException | None:
     """Wait for either: None if we were told to stop, else the error."""
     asked = asyncio.create_task(stop)
-    await asyncio.wait([asked, failure], return_when=asyncio.FIRST_COMPLETED)
+    waiting: tuple[asyncio.Future[Any], ...] = (asked, failure)
+    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
     if not asked.done():
         asked.cancel()
     return failure.result() if failure.done() else None

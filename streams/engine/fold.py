@@ -70,10 +70,6 @@ class Fold(Protocol):
     def open_runs(self) -> int:
         """Runs that have not ended."""
 
-    @property
-    def unowned_waits(self) -> int:
-        """Runs that wait without an owner, a deadline or a next action: always 0."""
-
     def run(self, run_id: str) -> RunView | None:
         """One run, to be shown; frozen."""
 
@@ -98,12 +94,12 @@ class Fold(Protocol):
 
 
 class FoldFactory(Protocol):
-    """Makes folds. `mac_keys` are the ids of the keys in the settings."""
+    """Makes folds. `mac_keys`: ids of the keys in the settings; `topic`: the events topic."""
 
-    def __call__(self, number: int, *, mac_keys: tuple[str, ...] = ()) -> Fold:
+    def __call__(self, number: int, *, mac_keys: tuple[str, ...] = (), topic: str = "") -> Fold:
         """An empty partition at position 0."""
 
-    def restore(self, number: int, parts: Parts) -> Fold:
+    def restore(self, number: int, parts: Parts, *, topic: str = "") -> Fold:
         """A partition from the parts of its checkpoint."""
 
 

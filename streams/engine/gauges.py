@@ -20,7 +20,6 @@ _PER_PARTITION = (
     catalogue.RESTORED,
     catalogue.CHECKPOINT_AGE,
     catalogue.RUNS_OPEN,
-    catalogue.RUNS_UNOWNED,
     catalogue.STEPS_RUNNING,
     catalogue.STEPS_WAITING,
     catalogue.STEPS_SUSPECT,
@@ -64,7 +63,6 @@ def _partition(metrics: EngineMetrics, task: PartitionTask) -> None:
     age_s = checkpointer.unsaved_s(now_s)
     metrics.gauge(catalogue.CHECKPOINT_AGE, age_s, partition=partition)
     metrics.gauge(catalogue.RUNS_OPEN, fold.open_runs, partition=partition)
-    metrics.gauge(catalogue.RUNS_UNOWNED, fold.unowned_waits, partition=partition)
     figures = task.feed.figures() if task.feed is not None else None
     if figures is not None:
         _monitor(metrics, partition, figures)

@@ -44,7 +44,7 @@ LABELS: Final = {
     "reason": "a short code of our own, never text of a record; at most 100, then `other`",
     "cause": "class of the error that ended a partition task",
     "verdict": "of the monitor: lost, silent, stuck, replaced",
-    "channel": "output channel: transitions, escalations, control, faults, dead-letters, queue.NAME",
+    "channel": "of outputs: transitions, escalations, control, faults, dead-letters, queue.NAME",
     "flow": f"name of a flow; at most {FLOWS_MAX}, then `other`",
 }
 
@@ -175,12 +175,6 @@ CHECKPOINT_RECORDS: Final = Metric(
 )
 RUNS_OPEN: Final = Metric(
     "dalsegno_runs_open", Kind.GAUGE, "Runs that have not ended.", ("partition",)
-)
-RUNS_UNOWNED: Final = Metric(
-    "dalsegno_waits_unowned",
-    Kind.GAUGE,
-    "Runs that wait without an owner, deadline or next action: always 0, else a bug.",
-    ("partition",),
 )
 STEPS_RUNNING: Final = Metric(
     "dalsegno_steps_watched", Kind.GAUGE, "Running attempts that are watched.", ("partition",)

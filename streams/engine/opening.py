@@ -19,9 +19,11 @@ from dataclasses import dataclass
 from dalsegno import __version__
 from dalsegno.schemas.codec import encode
 from dalsegno.schemas.outputs import Claim
+from dalsegno.streams.core.controls import RULES_KNOWN
 from dalsegno.streams.core.sequence import Sequence
+from dalsegno.streams.core.state_codec import StateCorrupt
 from dalsegno.streams.engine.context import EngineContext
-from dalsegno.streams.engine.errors import PositionLostError
+from dalsegno.streams.engine.errors import PartitionStoppedError, PositionLostError
 from dalsegno.streams.engine.fence import FencedProducer
 from dalsegno.streams.engine.fold import Fold
 from dalsegno.streams.engine.restore import (
@@ -31,8 +33,6 @@ from dalsegno.streams.engine.restore import (
     RestoreProgress,
     restore,
 )
-
-RULES_KNOWN = (1,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +146,20 @@ class Opening:
         return await asyncio.to_thread(restore, context.settings, job, self.progress)
 
     def _build(self, restored: Restored) -> Fold:
+        topic = self._context.settings.topics.events
         if not restored.parts:
-            return self._context.folds(self._partition, mac_keys=self._context.settings.keyring.ids)
-        return self._context.folds.restore(self._partition, restored.parts.items())
+            return self._context.folds(
+                self._partition, mac_keys=self._context.settings.keyring.ids, topic=topic
+            )
+        try:
+            return self._context.folds.restore(self._partition, restored.parts.items(), topic=topic)
+        except StateCorrupt as error:
+            raise PartitionStoppedError(
+                self._partition,
+                "state_corrupt",
+                f"{error}: to fold the log again, empty this changelog partition "
+                "and delete the group's offset",
+            ) from error
 
     async def _place(self, fold: Fold, restored: Restored) -> None:
         checkpoint = fold.position if restored.parts else None

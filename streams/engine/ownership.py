@@ -7,6 +7,7 @@ from collections.abc import Coroutine
 from typing import Any, Final
 
 import structlog
+from aiokafka.errors import KafkaError
 
 from dalsegno.streams.engine.context import EngineContext
 from dalsegno.streams.engine.errors import (
@@ -14,7 +15,7 @@ from dalsegno.streams.engine.errors import (
     OutcomeUnknownError,
     PartitionStoppedError,
 )
-from dalsegno.streams.engine.task import PartitionTask, TaskState
+from dalsegno.streams.engine.task import RUNNING, PartitionTask, TaskState
 
 log = structlog.get_logger(__name__)
 
@@ -122,8 +123,14 @@ class Ownership:
         """
 
         async def restart() -> None:
-            if task.feed is not None:
-                await task.feed.look_back(task)
+            while task.feed is not None and task.state in RUNNING:
+                try:
+                    await task.feed.look_back(task)
+                except (KafkaError, TimeoutError) as error:
+                    log.warning("heartbeats not found, asking again", error=repr(error))
+                    await asyncio.sleep(BACKOFF_FIRST_S)
+                else:
+                    return
 
         self._spawn(restart())
 

@@ -5,8 +5,7 @@ here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-
-from aiokafka.structs import ConsumerRecord
+from typing import Protocol
 
 from dalsegno.schemas.control import ControlEvent
 from dalsegno.schemas.errors import KeyMissing, SchemaMissing
@@ -17,6 +16,30 @@ from dalsegno.streams.engine.errors import PartitionStoppedError
 from dalsegno.streams.engine.fold import Fold
 
 
+class Consumed(Protocol):
+    """A consumed record, of whichever client."""
+
+    @property
+    def offset(self) -> int:
+        """Its place in the log."""
+
+    @property
+    def timestamp(self) -> int:
+        """Its append time, Unix ms."""
+
+    @property
+    def key(self) -> bytes | None:
+        """Its key."""
+
+    @property
+    def value(self) -> bytes | None:
+        """Its value."""
+
+    @property
+    def headers(self) -> Iterable[tuple[str, bytes | None]]:
+        """Its headers."""
+
+
 class EventReader:
     """Reads the records of one events partition."""
 
@@ -24,7 +47,7 @@ class EventReader:
         self._read = intake.read
         self._partition = partition
 
-    def read(self, fold: Fold, consumed: Iterable[ConsumerRecord]) -> Iterator[Record]:
+    def read(self, fold: Fold, consumed: Iterable[Consumed]) -> Iterator[Record]:
         """Records for the fold, one by one: an event may change the policy that the next is read
         by.
 
@@ -38,7 +61,7 @@ class EventReader:
             yield Record(raw.offset, raw.timestamp, raw.key or b"", value, event, headers)
 
     def _event(
-        self, fold: Fold, raw: ConsumerRecord, value: bytes, headers: tuple[tuple[str, bytes], ...]
+        self, fold: Fold, raw: Consumed, value: bytes, headers: tuple[tuple[str, bytes], ...]
     ) -> RunEvent | ControlEvent | Unreadable:
         policy = fold.policy
         try:

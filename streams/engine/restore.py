@@ -27,7 +27,7 @@ CLAIM_KEY: Final = b"\x00claim"
 """Key of the owner's claim in the changelog. It is not a part of the state."""
 
 _CHUNK_RECORDS: Final = 10_000
-_POLL_S: Final = 0.1
+_POLL_S: Final = 0.02
 _TAIL_TIMEOUT_S: Final = 5.0
 _ASK_TIMEOUT_S: Final = 10.0
 

@@ -32,9 +32,13 @@ class StopSignals:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
 
-    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+    def arm(self) -> None:
+        """From now on the process ends within the bound, whatever happens."""
         if self._bound is None:
             self._bound = threading.Timer(self._timeout_s, os._exit, [_FORCED])
             self._bound.daemon = True
             self._bound.start()
+
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        self.arm()
         self._loop.call_soon_threadsafe(self.requested.set)

@@ -17,6 +17,8 @@ from aiokafka.structs import RecordMetadata
 from dalsegno.schemas.codec import encode
 from dalsegno.schemas.control import ClockTick, ControlEvent
 from dalsegno.schemas.events import StepCompleted
+from dalsegno.streams.core.controls import RulesUnknown
+from dalsegno.streams.core.state_codec import StateCorrupt
 from dalsegno.streams.engine.batch import Batch, Wanted
 from dalsegno.streams.engine.checkpoint import CheckpointDone, Checkpointer
 from dalsegno.streams.engine.context import EngineContext
@@ -168,6 +170,10 @@ class PartitionTask:
             self._apply(batch)
         except PartitionStoppedError as error:
             self.stop(error)
+        except RulesUnknown as error:
+            self.stop(PartitionStoppedError(self.number, "rules_unknown", str(error)))
+        except StateCorrupt as error:
+            self.stop(PartitionStoppedError(self.number, "state_corrupt", str(error)))
         except Exception as error:
             log.exception("batch failed", partition=self.number)
             self._fail(OutcomeUnknownError(f"batch: {error!r}"))

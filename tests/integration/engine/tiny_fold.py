@@ -57,10 +57,9 @@ class TinyFold:
     policy = Policy()
     next_live_deadline_ms = None
     live_ms = 0
-    unowned_waits = 0
     waiting = 0
 
-    def __init__(self, number: int, *, mac_keys: tuple[str, ...] = ()) -> None:
+    def __init__(self, number: int, *, mac_keys: tuple[str, ...] = (), topic: str = "") -> None:
         self.number = number
         self.head = Head()
         self.runs: dict[bytes, bytes | TinyRun] = {}
@@ -68,7 +67,9 @@ class TinyFold:
         self.deadline_ms: int | None = None
 
     @classmethod
-    def restore(cls, number: int, parts: Iterable[tuple[bytes, bytes]]) -> TinyFold:
+    def restore(
+        cls, number: int, parts: Iterable[tuple[bytes, bytes]], *, topic: str = ""
+    ) -> TinyFold:
         fold = cls(number)
         fold.runs = dict(parts)
         fold.head = msgspec.msgpack.decode(fold.runs.pop(HEAD), type=Head)

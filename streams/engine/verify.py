@@ -1,0 +1,147 @@
+"""Folds a partition's log from its first event and compares the state with the changelog.
+
+The log is the truth and the changelog a cache of it: any difference is a fault of ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from confluent_kafka import Message
+
+from dalsegno.schemas.intake import Intake
+from dalsegno.streams.engine.errors import PositionLostError
+from dalsegno.streams.engine.fold import Fold, FoldFactory
+from dalsegno.streams.engine.logread import LogReader
+from dalsegno.streams.engine.reader import EventReader
+from dalsegno.streams.engine.restore import CLAIM_KEY
+from dalsegno.streams.engine.settings import EngineSettings
+
+
+class RawEvent(NamedTuple):
+    """A record as `EventReader` takes it."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionReport:
+    """What was found. `differences`: part key, in hex with its text, and what is wrong with it."""
+
+    partition: int
+    position: int
+    events: int
+    parts: int
+    differences: tuple[str, ...]
+    counts: dict[str, int] = field(default_factory=dict)
+    waiting: int = 0
+
+    @property
+    def right(self) -> bool:
+        """Whether the changelog holds exactly the fold of the log."""
+        return not self.differences
+
+
+class Verifier:
+    """Verifies partitions of one prefix. Blocking; needs the MAC keys of the engines."""
+
+    def __init__(self, settings: EngineSettings, folds: FoldFactory, partitions: int) -> None:
+        self._settings = settings
+        self._folds = folds
+        self._intake = Intake(settings.topics.events, partitions, settings.keyring)
+        self._reader = LogReader(settings)
+
+    def verify(self, partition: int) -> PartitionReport:
+        """Fold and compare one partition. Raises `PositionLostError` if its log does not begin at
+        0.
+        """
+        saved = self.changelog(partition)
+        if not saved:
+            return PartitionReport(partition, 0, 0, 0, ())
+        position = self._folds.restore(partition, saved.items()).position
+        fold, events = self.fold(partition, position)
+        folded = fold.parts()
+        return PartitionReport(
+            partition,
+            position,
+            events,
+            len(folded),
+            tuple(_differences(folded, saved)),
+            {str(outcome): count for outcome, count in fold.counts.items()},
+            fold.waiting,
+        )
+
+    def changelog(self, partition: int) -> dict[bytes, bytes]:
+        """The parts of the last committed checkpoint."""
+        parts: dict[bytes, bytes] = {}
+        for message in self._reader.read(self._settings.topics.runs_changelog, partition):
+            key, value = message.key() or b"", message.value()
+            if value is None:
+                parts.pop(key, None)
+            elif key != CLAIM_KEY:
+                parts[key] = value
+        return parts
+
+    def fold(self, partition: int, end: int | None = None) -> tuple[Fold, int]:
+        """Fold the log from its beginning up to `end`: the state, and how many records that
+        took.
+        """
+        topic = self._settings.topics.events
+        low, _ = self._reader.bounds(topic, partition)
+        if low > 0:
+            raise PositionLostError(
+                partition,
+                "log_cut",
+                f"the log begins at {low}: a fold from its start is no longer possible",
+            )
+        fold = self._folds(partition, mac_keys=self._settings.keyring.ids, topic=topic)
+        reader = EventReader(self._intake, partition)
+        events = 0
+        raw = map(raw_event, self._reader.read(topic, partition, 0, end))
+        for record in reader.read(fold, raw):
+            fold.apply(record)
+            events += 1
+        return fold, events
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._reader.close()
+
+
+def raw_event(message: Message) -> RawEvent:
+    """A record of librdkafka in the shape of aiokafka's."""
+    headers = tuple((name, value or b"") for name, value in message.headers() or ())
+    return RawEvent(
+        message.offset() or 0, message.timestamp()[1], message.key(), message.value(), headers
+    )
+
+
+def _differences(folded: dict[bytes, bytes], saved: dict[bytes, bytes]) -> Iterator[str]:
+    for key in sorted(folded.keys() | saved.keys()):
+        have, want = saved.get(key), folded.get(key)
+        if have != want:
+            if have is None:
+                what = "missing in the changelog"
+            elif want is None:
+                what = "in the changelog, not in the fold"
+            else:
+                what = f"changelog {len(have)} bytes, fold {len(want)} bytes, not the same"
+            yield f"{key.hex()} ({key.decode(errors='replace')!r}): {what}"
+
+
+def verify(
+    settings: EngineSettings, folds: FoldFactory, partitions: int, only: Iterable[int] = ()
+) -> Iterator[PartitionReport]:
+    """Verify all partitions, or only some, one after the other."""
+    verifier = Verifier(settings, folds, partitions)
+    try:
+        for partition in tuple(only) or range(partitions):
+            yield verifier.verify(partition)
+    finally:
+        verifier.close()
