@@ -114,6 +114,8 @@ class ClientConfig:
             "reconnect.backoff.ms": 50,
             "reconnect.backoff.max.ms": 1_000,
             "socket.keepalive.enable": True,
+            # A broker that stands still is noticed by the request's own bound, not after a minute.
+            "socket.timeout.ms": max(self.request_timeout_ms, 1_000),
             "socket.nagle.disable": True,
             "log.connection.close": False,
             "logger": _LOG,

@@ -141,32 +141,47 @@ class QueueConsumer:
     def _run(self) -> None:
         try:
             while not self._stopping.is_set():
-                slots = self._holding.reserve(_BATCH_MAX, _FULL_WAIT_S)
-                taken = 0
-                try:
-                    if slots:
-                        taken = self._round(slots)
-                    else:
-                        self._pause()
-                        self._check(self._consumer.poll(0))
-                finally:
-                    self._holding.give_back(slots - taken)
+                # One slot to wait with: a queue that is idle must not keep the others from working.
+                if self._holding.reserve(1, _FULL_WAIT_S):
+                    self._round()
+                else:
+                    self._wait_for_room()
         except Fenced as error:
             self._fenced(str(error))
 
-    def _round(self, slots: int) -> int:
-        """One batch. Returns how many slots it uses."""
-        if self._unread and not self._read_marks():
-            self._check(self._consumer.poll(_POLL_S))
-            return 0
-        self._resume()
-        generation = self._generation
-        messages = self._poll(slots)
-        if generation != self._generation or not messages:
-            return 0
+    def _wait_for_room(self) -> None:
+        """Polling goes on, or the group would take this member for dead."""
+        self._pause()
+        if self._check(self._consumer.poll(0)):
+            self._forget_positions()  # it was on its way when the pause began; it is read again
+
+    def _round(self) -> None:
+        """One batch, with one slot reserved to begin with; slots that it does not use are free
+        again.
+        """
+        slots, taken = 1, 0
+        try:
+            if self._unread and not self._read_marks():
+                self._check(self._consumer.poll(_POLL_S))
+                return
+            self._resume()
+            generation = self._generation
+            messages = [
+                message for message in (self._consumer.poll(_POLL_S),) if self._check(message)
+            ]
+            if messages:
+                more = self._holding.reserve(_BATCH_MAX - 1, 0)
+                slots += more
+                rest = self._consumer.consume(more, 0) if more else []
+                messages += [message for message in rest if self._check(message)]
+            if messages and generation == self._generation and not self._stopping.is_set():
+                taken = self._take_batch(messages)
+        finally:
+            self._holding.give_back(slots - taken)
+
+    def _take_batch(self, messages: Sequence[Message]) -> int:
+        """Commit, then hand on. Returns how many slots are in use from now on."""
         fresh, places = self._sift(messages)
-        if self._stopping.is_set():
-            return 0
         committed = self._commit(places, messages)
         taken = [item for item in fresh if item.partition in committed]
         for item in taken:
@@ -175,13 +190,6 @@ class QueueConsumer:
         if taken:
             self._take(taken)
         return len(taken)
-
-    def _poll(self, slots: int) -> list[Message]:
-        first = self._consumer.poll(_POLL_S)
-        if not self._check(first):
-            return []
-        rest = self._consumer.consume(slots - 1, 0) if slots > 1 else []
-        return [message for message in (first, *rest) if self._check(message)]
 
     def _check(self, message: Message | None) -> bool:
         """Whether it is a handoff. Raises `Fenced` when the membership is over for good."""

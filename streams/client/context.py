@@ -15,7 +15,7 @@ import msgspec
 
 from dalsegno.schemas import values
 from dalsegno.schemas.values import Value
-from dalsegno.streams.client.failures import Invalid, StepStopped, UndeclaredRead
+from dalsegno.streams.client.failures import Invalid, MissingInfo, StepStopped, UndeclaredRead
 
 if TYPE_CHECKING:
     from dalsegno.streams.client.attempt import Attempt
@@ -48,17 +48,17 @@ class _Common(Mapping[str, Value]):
         return self._unpacked
 
     def __getitem__(self, field: str) -> Value:
-        """A copy of a declared input. Raises `UndeclaredRead` for a field that the step does not
-        declare.
+        """A copy of a declared input.
+
+        Raises `UndeclaredRead` for a field that the step does not declare, and `MissingInfo` for a
+        declared one that the run's context lacks (`get` too: never a None).
         """
         inputs = self._inputs()
         if field in inputs:
             return _copy(inputs[field])
         step = self._attempt.step
         if field in step.reads:
-            raise KeyError(
-                f"step {step.name!r} declares {field!r}, but the run's context has no such field"
-            )
+            raise MissingInfo([field], f"the run's context has no field {field!r}")
         raise UndeclaredRead(step.name, field, sorted(step.reads))
 
     def __contains__(self, field: object) -> bool:

@@ -89,7 +89,7 @@ class Unsafe(StepFailure):
     failure_type = FailureType.UNSAFE
 
 
-class UndeclaredRead(Invalid, KeyError):  # noqa: N818 - as its base
+class UndeclaredRead(Invalid):
     """The body read a field that its step does not declare in `reads`."""
 
     def __init__(self, step: str, field: str, declared: Iterable[str]) -> None:
@@ -98,8 +98,6 @@ class UndeclaredRead(Invalid, KeyError):  # noqa: N818 - as its base
             f"step {step!r} reads {field!r}, which it does not declare (reads: "
             f"{', '.join(declared) or 'none'})"
         )
-
-    __str__ = Exception.__str__  # KeyError would show the message's repr
 
 
 class UndeclaredWrite(Invalid):
