@@ -36,8 +36,8 @@ class Client:
         self.process = Process(world.scheduler, f"client-{spec.run_id}")
         plain = world.rng.random() < 0.3
         self.producer = Producer(world.network, self.process, idempotent=not plain)
-        self.paused = False
         self.done = False
+        self.settled = False
         self.process.spawn(
             self.live(), delay_ms=world.rng.randrange(0, world.setup.chaos_ms // 2 + 1)
         )
@@ -84,6 +84,7 @@ class Client:
         """After the faults: supply what a run may still be asking for, let go what is paused."""
         yield from self.say(self.note("late"))
         yield from self.say(RunResumed(run_id=self.spec.run_id, request_id="p3"))
+        self.settled = True
 
     def note(self, which: str) -> InformationSupplied:
         return InformationSupplied(

@@ -90,7 +90,7 @@ class Process:
 
     def spawn(self, body: Step, *, delay_ms: int = 0) -> Task:
         task = Task(self, body)
-        self.scheduler.after(delay_ms, lambda: task.resume(None))
+        self.scheduler.after(delay_ms, task.wake)
         return task
 
     def kill(self) -> None:
@@ -110,19 +110,18 @@ class Process:
             for call in held:
                 self.scheduler.after(0, call)
 
-    def may_step(self, again: Callable[[], None]) -> bool:
-        """False if the process is dead, or frozen: then `again` runs when it thaws."""
-        if not self.alive:
+    def hold(self, call: Callable[[], None]) -> None:
+        """Keeps a call of a frozen process until it thaws."""
+        self._held.append(call)
+
+    def strikes(self) -> bool:
+        """Counts a step; true when the process dies instead of taking it."""
+        if self.crash_in is None:
             return False
-        if self.frozen:
-            self._held.append(again)
-            return False
-        if self.crash_in is not None:
-            self.crash_in -= 1
-            if self.crash_in <= 0:
-                self.kill()
-                return False
-        return True
+        self.crash_in -= 1
+        if self.crash_in <= 0:
+            self.kill()
+        return not self.alive
 
 
 class Task:
@@ -140,19 +139,29 @@ class Task:
         self.stopped = True
         self.done.resolve(None)
 
+    def wake(self) -> None:
+        """After a sleep."""
+        self.resume(None)
+
     def resume(self, value: Any) -> None:
-        if self.stopped or not self.process.may_step(lambda: self.resume(value)):
+        process = self.process
+        if self.stopped or not process.alive:
+            return
+        if process.frozen:
+            process.hold(lambda: self.resume(value))
+            return
+        if process.strikes():
             return
         try:
             wanted = self._body.send(value)
         except StopIteration as end:
             self.done.resolve(end.value)
             return
-        scheduler = self.process.scheduler
-        if isinstance(wanted, Future):
-            wanted.then(lambda got: scheduler.after(0, lambda: self.resume(got)))
+        scheduler = process.scheduler
+        if type(wanted) is int:
+            scheduler.after(wanted, self.wake)
         else:
-            scheduler.after(wanted, lambda: self.resume(None))
+            wanted.then(lambda got: scheduler.after(0, lambda: self.resume(got)))
 
 
 def first_of(scheduler: Scheduler, future: Future, timeout_ms: int) -> Future:

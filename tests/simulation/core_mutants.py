@@ -32,6 +32,7 @@ from dalsegno.streams.core.clock import Clock
 from dalsegno.streams.core.draft import Draft
 from dalsegno.streams.core.moment import ACCEPTED, APPLIED
 from dalsegno.streams.core.outbox import Outbox
+from dalsegno.streams.core.partition import Partition
 from dalsegno.streams.core.runstate import BACKING
 from dalsegno.streams.core.timers import Timers
 
@@ -115,22 +116,26 @@ def start_limit_ignored() -> Any:
 
 def live_time_moves_without_tick() -> Any:
     """Every record moves live time."""
+    right = Partition.apply
 
-    def observe(self: Clock, at_ms: int) -> None:
-        if self.log_ms:
-            self.live_ms += max(0, at_ms - self.log_ms)
-        self.log_ms = max(self.log_ms, at_ms)
+    def apply(self: Partition, record: Any) -> Any:
+        clock = self._now.clock
+        if clock.log_ms:
+            clock.live_ms += max(0, record.at_ms - clock.log_ms)
+        return right(self, record)
 
-    return replaced(Clock, "observe", observe)
+    return replaced(Partition, "apply", apply)
 
 
 def log_time_goes_back() -> Any:
     """Log time is the last append time instead of the largest."""
+    right = Partition.apply
 
-    def observe(self: Clock, at_ms: int) -> None:
-        self.log_ms = at_ms
+    def apply(self: Partition, record: Any) -> Any:
+        self._now.clock.log_ms = min(self._now.clock.log_ms, record.at_ms)
+        return right(self, record)
 
-    return replaced(Clock, "observe", observe)
+    return replaced(Partition, "apply", apply)
 
 
 def live_time_uncapped() -> Any:
@@ -167,10 +172,8 @@ def retry_after_ignored() -> Any:
     """What the dependency asked for is not waited for."""
     right = routing.route
 
-    def route(
-        draft: Draft, place: int, row: Any, kind: Any, failure: Any, after: Any = None
-    ) -> Any:
-        return right(draft, place, row, kind, failure, None)
+    def route(draft: Draft, place: int, row: Any, kind: Any, *rest: Any) -> Any:
+        return right(draft, place, row, kind, rest[0], None)
 
     return everywhere(right, route)
 

@@ -6,13 +6,13 @@ from collections import deque
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
-from dalsegno.streams.core.partition import Partition
 from tests.simulation.clock import Future, Process, Step, first_of
 from tests.simulation.log import Changelog, Entry, Producer
 from tests.simulation.monitor import Watch
 
 from dalsegno.schemas.control import ClockTick
 from dalsegno.streams.core.actions import Output
+from dalsegno.streams.core.partition import Partition
 from dalsegno.streams.core.sequence import Sequence
 
 if TYPE_CHECKING:
@@ -46,6 +46,8 @@ class Session:
         self.checkpoint_position = partition.position
         self.wake_pump = Future()
         self.wake_checkpoint = Future()
+        self.dirtied = Future()
+        self.checkpointing = False
 
     def end(self, why: str) -> None:
         if self.alive:
@@ -80,6 +82,7 @@ class Session:
             if not self.already_out(output):
                 self.queued.append((output, self.world.checker.output_bytes(output)))
                 self.enqueued += 1
+        self.dirtied.resolve()
         if outputs:
             self.wake_pump.resolve()
 
@@ -113,12 +116,29 @@ class Session:
     def checkpoints(self) -> Step:
         rng = self.world.rng
         while self.alive:
+            if self.partition.position == self.checkpoint_position:
+                self.dirtied = Future()
+                yield self.dirtied
             yield rng.randrange(CHECKPOINT_MS // 2, CHECKPOINT_MS * 2)
-            if self.alive and self.partition.position > self.checkpoint_position:
+            if self.alive:
                 yield from self.checkpoint()
 
     def checkpoint(self) -> Generator[Any, Any, bool]:
         """Capture at X; wait until all outputs below X are acknowledged; one fenced transaction."""
+        while self.must_wait() and self.alive:
+            yield 10
+        self.checkpointing = True
+        stored = yield from self.write_checkpoint()
+        self.checkpointing = False
+        return stored
+
+    def must_wait(self) -> bool:
+        """One checkpoint at a time: a later one must not overtake."""
+        return self.checkpointing
+
+    def write_checkpoint(self) -> Generator[Any, Any, bool]:
+        if not self.alive:
+            return False
         parts = self.partition.capture()
         position = self.partition.position
         needed = self.enqueued

@@ -87,6 +87,9 @@ class Checker:
             raise BrokenPromiseError(
                 f"P2: partition {number} at {position}: checkpoint differs in {wrong[:5]}"
             )
+        ref = self.references[number].partition
+        if position == ref.position and changelog.parts != ref.parts():
+            raise BrokenPromiseError(f"P2: partition {number} at {position}: captures lack parts")
         late = next(iter(self.missing[number].values()), position)
         if late < position:
             raise BrokenPromiseError(

@@ -141,6 +141,11 @@ def checkpoint_loses_page() -> AbstractContextManager[None]:
     return replaced(Changelog, "commit", lossy)
 
 
+def checkpoints_overtake() -> AbstractContextManager[None]:
+    """A checkpoint does not wait for the one before it."""
+    return replaced(Session, "must_wait", lambda self: False)
+
+
 def no_ticks() -> AbstractContextManager[None]:
     """The owner never appends a tick, so live time stands and nothing times out."""
 
@@ -223,12 +228,15 @@ def effect_key_of_attempt() -> AbstractContextManager[None]:
 
 def reports_not_repeated() -> AbstractContextManager[None]:
     """A start of unknown outcome counts as acknowledged."""
-    in_time = Worker.acknowledged
-
-    def hopeful(self: Worker, ack: Any) -> bool:
-        return isinstance(ack, Failed) or in_time(self, ack)
-
-    return replaced(Worker, "acknowledged", hopeful)
+    return entered(
+        patch.multiple(
+            Worker,
+            acknowledged=lambda self, ack: True,
+            in_time=lambda self, ack, handoff: (
+                isinstance(ack, Failed) or ack.at_ms < handoff.start_by_ms
+            ),
+        )
+    )
 
 
 MODEL_MUTANTS = (
@@ -240,6 +248,7 @@ MODEL_MUTANTS = (
     Mutant("changelog without a fence", changelog_without_fence),
     Mutant("zombie fences without asking the group", zombie_fences_blindly),
     Mutant("checkpoint loses a dirty page", checkpoint_loses_page),
+    Mutant("two checkpoints at once", checkpoints_overtake, 600),
     Mutant("owner writes no ticks", no_ticks),
     Mutant("start_by unchecked by the worker", start_by_unchecked, 400),
     Mutant("commit after start", commit_after_start),

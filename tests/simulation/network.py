@@ -15,6 +15,9 @@ class Fate(msgspec.Struct, frozen=True, gc=False):
     doubled: bool = False
 
 
+_QUICK = tuple(Fate(delay_ms) for delay_ms in range(1, 8))
+
+
 class Network:
     """`trouble_percent`: how many sends meet something worse than a short delay."""
 
@@ -28,12 +31,12 @@ class Network:
         rng = self.scheduler.rng
         if not self.calm and rng.random() < self.trouble:
             return rng.randrange(20, 2_500)
-        return rng.randrange(1, 8)
+        return 1 + int(rng.random() * 7)
 
     def fate(self) -> Fate:
         rng = self.scheduler.rng
         if self.calm or rng.random() >= self.trouble:
-            return Fate(rng.randrange(1, 8))
+            return _QUICK[int(rng.random() * 7)]
         kind = rng.randrange(4)
         if kind == 0:
             return Fate(rng.randrange(50, 1_500), lost=True)

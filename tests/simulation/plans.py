@@ -7,7 +7,7 @@ from random import Random
 import msgspec
 
 from dalsegno.schemas.events import RunStarted
-from dalsegno.schemas.plan import Plan, RetryPolicy, Risk, StepPlan, UnknownPolicy
+from dalsegno.schemas.plan import Plan, RecoverPolicy, RetryPolicy, Risk, StepPlan, UnknownPolicy
 
 pack = msgspec.msgpack.encode
 
@@ -41,7 +41,11 @@ def draw_run(rng: Random, number: int, *, trouble: bool) -> RunSpec:
     run_id = f"run-{number}"
     shape = SHAPES[rng.choice(list(SHAPES))]
     early_note = trouble and rng.random() < 0.2
-    steps = [draw_step(rng, name, needs, note=early_note) for name, needs in shape.items()]
+    observed = rng.random() < 0.15
+    steps = [
+        draw_step(rng, name, needs, note=early_note, observed=observed and rng.random() < 0.6)
+        for name, needs in shape.items()
+    ]
     valid = True
     if trouble and rng.random() < 0.12:
         valid = False
@@ -62,8 +66,11 @@ def draw_run(rng: Random, number: int, *, trouble: bool) -> RunSpec:
     return RunSpec(run_id, started, effects, valid, early_note)
 
 
-def draw_step(rng: Random, name: str, needs: tuple[str, ...], *, note: bool) -> StepPlan:
-    reads = [f"{need}_out" for need in needs]
+def draw_step(
+    rng: Random, name: str, needs: tuple[str, ...], *, note: bool, observed: bool
+) -> StepPlan:
+    # A step may need another without reading what it wrote.
+    reads = [f"{need}_out" for need in needs if rng.random() < 0.7]
     if not needs or rng.random() < 0.3:
         reads.append("applicant")
     if note:
@@ -74,7 +81,8 @@ def draw_step(rng: Random, name: str, needs: tuple[str, ...], *, note: bool) -> 
         reads=tuple(reads),
         writes=(f"{name}_out",),
         depends_on=("bureau",) if rng.random() < 0.3 else (),
-        queue="default",
+        queue="" if observed else "default",
+        recover=rng.choice(list(RecoverPolicy)),
         timeout_ms=rng.choice((3_000, 6_000, 12_000)),
         retry=RetryPolicy(
             max_attempts=rng.choice((2, 4)), max_infra_attempts=12, initial_ms=200, max_ms=3_000

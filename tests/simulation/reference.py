@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from tests.simulation.log import Entry
-from tests.simulation.story import BrokenPromiseError, Story
+from tests.simulation.story import FINAL, BrokenPromiseError, Story
 
-from dalsegno.schemas.control import ClockTick, StallSuspected
+from dalsegno.schemas.control import ClockTick, StallSuspected, Verdict
 from dalsegno.schemas.events import AttemptEvent, RunEvent
 from dalsegno.schemas.outputs import Outcome
 from dalsegno.streams.core.actions import Action, Audit, Dispatch, Escalate, Output, Reply
@@ -68,7 +68,8 @@ class Reference:
         self.check_time(event, live_before)
         for index, output in enumerate(outputs):
             self.check_sequence(entry, index, output)
-            self.check_action(entry, output.action)
+        for action in by_unit([output.action for output in outputs]):
+            self.check_action(entry, action)
         if isinstance(event, ClockTick | RunEvent):
             for story in self.stories.values():
                 story.check_clocks(self.log_ms, partition.live_ms)
@@ -122,11 +123,16 @@ class Reference:
             self.story(action.handoff.run_id).on_dispatch(action.handoff, entry.offset, *now)
         elif isinstance(action, Audit):
             change = action.transition
+            story = self.story(change.run_id)
             if change.cause == "StallSuspected" and change.outcome is Outcome.APPLIED:
                 self.check_verdict(entry)
-            self.story(change.run_id).on_transition(change, entry.event, *now)
+            story.on_transition(change, entry, *now)
+            if change.cause in {"RunResumed", "InformationSupplied"} and story.state not in FINAL:
+                view = partition.run(change.run_id)
+                if view is not None and story.expires_ms not in {0, view.expires_ms}:
+                    story.fail("P6", f"{change.cause} moved the end of its time")
         elif isinstance(action, Escalate):
-            self.story(action.escalation.run_id).escalations += 1
+            self.story(action.escalation.run_id).on_escalation(action.escalation)
         elif isinstance(action, Reply):
             self.story(action.answer.run_id).on_answer(action.answer)
 
@@ -140,10 +146,34 @@ class Reference:
                 f"P8: {verdict.verdict} of {verdict.run_id}/{verdict.step} had read up to "
                 f"{verdict.events_offset}, the step reported at {flight.reported_at}; applied"
             )
-        if entry.at_ms - verdict.heartbeats_at_ms > self.verdict_age_ms:
+        if (
+            verdict.verdict is Verdict.LOST
+            and flight is not None
+            and flight.started_live_ms is not None
+        ):
+            raise BrokenPromiseError(
+                f"P8: {verdict.run_id}/{verdict.step} started, and is called lost"
+            )
+        if self.log_ms - verdict.heartbeats_at_ms > self.verdict_age_ms:
             raise BrokenPromiseError(
                 f"P8: a verdict of {verdict.run_id} was applied beyond its age"
             )
+
+
+def by_unit(actions: list[Action]) -> list[Action]:
+    """The same actions, each unit's transition ahead of what the unit dispatched."""
+    ordered: list[Action] = []
+    held: list[Action] = []
+    for action in actions:
+        if isinstance(action, Audit):
+            ordered.append(action)
+            ordered.extend(held)
+            held.clear()
+        elif isinstance(action, Dispatch):
+            held.append(action)
+        else:
+            ordered.append(action)
+    return [*ordered, *held]
 
 
 def encode(action: Action) -> bytes:

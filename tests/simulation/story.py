@@ -10,8 +10,10 @@ from typing import Any
 
 import msgspec
 from tests.simulation.body import written
+from tests.simulation.log import Entry
 from tests.simulation.plans import RunSpec
 
+from dalsegno.schemas.control import StallSuspected
 from dalsegno.schemas.events import (
     AttemptEvent,
     EffectConfirmed,
@@ -29,6 +31,7 @@ from dalsegno.schemas.outputs import (
     Answer,
     AnswerType,
     EffectStatus,
+    Escalation,
     Handoff,
     Outcome,
     RunState,
@@ -51,7 +54,8 @@ EARLY_WAIT_MS = 15_000
 # Deadlines in live time may count from the next tick on.
 LIVE_CAP_MS = 3_000
 ASKING = {StepState.ESCALATED, StepState.MISSING_INFO, StepState.AWAITING_APPROVAL}
-MOVING = {StepState.READY, StepState.DISPATCHED, StepState.RUNNING, StepState.BACKING_OFF}
+IN_FLIGHT = {StepState.DISPATCHED, StepState.RUNNING, StepState.BACKING_OFF}
+MOVING = {*IN_FLIGHT, StepState.READY}
 unpack = msgspec.msgpack.decode
 
 
@@ -86,14 +90,16 @@ class Story:
         self.flights: dict[str, dict[int, Flight]] = {}
         self.epochs: dict[str, int] = {}
         self.completed: dict[str, int] = {}
+        self.own_attempts: dict[str, int] = {}
         self.failures: dict[str, int] = {}
         self.not_before: dict[str, int] = {}
         self.confirmed: dict[tuple[str, str, int], int] = {}
-        self.intended: dict[tuple[str, str, int], str] = {}
+        self.intended: dict[tuple[str, str, int], tuple[str, int]] = {}
         self.steps: dict[str, StepState] = {}
         self.early: list[tuple[str, int]] = []
         self.note_due = False
         self.escalations = 0
+        self.gated = False
         self.refused = False
         self.ended: Answer | None = None
 
@@ -106,14 +112,12 @@ class Story:
             self.early.append((type(event).__name__, log_ms))
 
     def on_report(self, event: AttemptEvent, offset: int) -> None:
-        """A report of an attempt is in the log: verdicts that had not read it are void."""
+        """A report of an attempt is in the log; effects count whoever reports them."""
         flight = self.flights.get(event.step, {}).get(event.epoch)
-        if flight is not None:
-            flight.reported_at = offset
         live = self.started is not None and self.state not in FINAL
         place = (event.step, getattr(event, "effect", ""), getattr(event, "occurrence", 0))
         if isinstance(event, EffectIntended) and flight is not None and live:
-            self.intended.setdefault(place, event.key)
+            self.intended.setdefault(place, (event.key, offset))
         if isinstance(event, EffectConfirmed) and live and place in self.intended:
             self.confirmed.setdefault(place, offset)
 
@@ -180,8 +184,9 @@ class Story:
 
     def check_journal(self, handoff: Handoff, offset: int) -> None:
         known = {(entry.effect, entry.occurrence): entry for entry in handoff.effects}
-        for (step, effect, occurrence), key in self.intended.items():
-            if step != handoff.step:
+        for (step, effect, occurrence), (key, at) in self.intended.items():
+            if step != handoff.step or at >= offset:
+                # A timer that this very record fired went ahead of it.
                 continue
             entry = known.get((effect, occurrence))
             if entry is None or entry.key != key:
@@ -193,7 +198,7 @@ class Story:
                     "P4", f"step {step}: effect {effect}/{occurrence} was confirmed, is forgotten"
                 )
 
-    def on_transition(self, change: Transition, event: Any, log_ms: int, live_ms: int) -> None:
+    def on_transition(self, change: Transition, entry: Entry, log_ms: int, live_ms: int) -> None:
         timer = change.cause.startswith("timer:")
         if self.state in FINAL and change.run_state_after is not self.state:
             self.fail("P3", f"ended as {self.state}, then became {change.run_state_after}")
@@ -205,7 +210,7 @@ class Story:
         if change.cause == "timer:timeout":
             self.check_timeout(change, live_ms)
         if change.outcome is Outcome.APPLIED and not timer:
-            self.on_applied(change, event, log_ms, live_ms)
+            self.on_applied(change, entry, log_ms, live_ms)
         for each in change.changes:
             self.steps[each.step] = each.after
             if each.after is StepState.COMPLETED:
@@ -221,6 +226,8 @@ class Story:
 
     def check_timeout(self, change: Transition, live_ms: int) -> None:
         flight = self.flights.get(change.step, {}).get(change.epoch)
+        if change.epoch == 0:
+            return
         if flight is None or flight.started_live_ms is None:
             self.fail("P3", f"step {change.step} epoch {change.epoch} timed out and never started")
             return
@@ -228,8 +235,9 @@ class Story:
         if early > 0:
             self.fail("P8", f"step {change.step} timed out {early} ms of live time too early")
 
-    def on_applied(self, change: Transition, event: Any, log_ms: int, live_ms: int) -> None:
+    def on_applied(self, change: Transition, entry: Entry, log_ms: int, live_ms: int) -> None:
         """The core says that this event changed the run; the event is the one in the log."""
+        event = entry.event
         if change.cause == "RunStarted" and isinstance(event, RunStarted):
             self.started = event
             self.expires_ms = log_ms + event.ttl_ms
@@ -248,12 +256,24 @@ class Story:
             self.paused = False
         elif isinstance(event, RunCancelled) and self.state is not RunState.CANCELLED:
             self.fail("P3", f"was cancelled and is {self.state}")
+        elif isinstance(event, StallSuspected):
+            flight = self.flights.get(event.step, {}).get(event.epoch)
+            if flight is not None:
+                flight.given_back = True
         elif isinstance(event, AttemptEvent):
-            self.on_attempt_applied(event, log_ms, live_ms)
+            self.on_attempt_applied(event, entry, log_ms, live_ms)
 
-    def on_attempt_applied(self, event: AttemptEvent, log_ms: int, live_ms: int) -> None:
+    def on_attempt_applied(
+        self, event: AttemptEvent, entry: Entry, log_ms: int, live_ms: int
+    ) -> None:
         flight = self.flights.get(event.step, {}).get(event.epoch)
+        if flight is not None:
+            # Verdicts that had not read this are void.
+            flight.reported_at = entry.offset
         if isinstance(event, EffectIntended | EffectConfirmed):
+            return
+        if event.epoch == 0 and event.step not in self.epochs:
+            self.on_own_attempt(event)
             return
         if flight is None or event.epoch != self.epochs.get(event.step):
             self.fail(
@@ -261,12 +281,22 @@ class Story:
             )
             return
         if isinstance(event, StepStarted):
+            if entry.at_ms >= flight.handoff.start_by_ms:
+                self.fail(
+                    "P4", f"step {event.step} epoch {event.epoch} started after its start limit"
+                )
             flight.started_live_ms = live_ms
         elif isinstance(event, StepReleased):
             flight.given_back = True
         elif isinstance(event, StepFailed):
             flight.given_back = True
             self.on_failure(event, log_ms)
+
+    def on_own_attempt(self, event: AttemptEvent) -> None:
+        """A service's own attempts only rise."""
+        if event.attempt < self.own_attempts.get(event.step, 0):
+            self.fail("P3", f"step {event.step}: the service's attempt {event.attempt} is older")
+        self.own_attempts[event.step] = event.attempt
 
     def on_failure(self, event: StepFailed, log_ms: int) -> None:
         if self.spec is None or event.failure_type not in {
@@ -307,8 +337,15 @@ class Story:
         if self.state is not RunState.WAITING:
             return self.state in FINAL
         states = list(self.steps.values())
-        asks = any(state in ASKING for state in states)
-        return asks and self.escalations > 0 and not any(state in MOVING for state in states)
+        moving = IN_FLIGHT if self.gated else MOVING
+        asks = self.gated or any(state in ASKING for state in states)
+        return asks and self.escalations > 0 and not any(state in moving for state in states)
+
+    def on_escalation(self, escalation: Escalation) -> None:
+        self.escalations += 1
+        if escalation.failure_type == FailureType.UNSAFE or escalation.asked == "approval":
+            # No further step of the run starts until a person agrees.
+            self.gated = True
 
     def on_answer(self, answer: Answer) -> None:
         if answer.answer is AnswerType.ENDED:

@@ -14,7 +14,6 @@ from random import Random
 from typing import Any
 
 import msgspec
-from dalsegno.streams.core.partition import Partition
 from tests.simulation.client import Client
 from tests.simulation.clock import Scheduler
 from tests.simulation.engine import Engine
@@ -25,6 +24,7 @@ from tests.simulation.log import Changelog, Entry, LogPartition
 from tests.simulation.network import Network
 from tests.simulation.plans import RunSpec, draw_run
 from tests.simulation.receiver import Receiver
+from tests.simulation.service import Services
 from tests.simulation.story import BrokenPromiseError
 from tests.simulation.worker import Worker
 
@@ -41,6 +41,7 @@ from dalsegno.streams.core.actions import (
     Reply,
     ReportFault,
 )
+from dalsegno.streams.core.partition import Partition
 from dalsegno.streams.core.record import Record
 from dalsegno.streams.core.sequence import Sequence
 
@@ -74,14 +75,18 @@ class Setup(msgspec.Struct, frozen=True):
             workers=rng.choice((1, 2, 2)),
             slots=rng.choice((1, 2, 4)),
             runs=rng.choice((1, 2, 3)),
-            faults=rng.choice((0, 3, 6, 10)),
+            faults=rng.choice((0, 4, 8, 14)),
             chaos_ms=rng.choice((8_000, 15_000, 25_000)),
             trouble_percent=rng.choice((0.0, 1.0, 4.0, 10.0)),
         )
 
 
 class Odds(msgspec.Struct, frozen=True):
-    """How often workers and clients misbehave in this world."""
+    """How often workers and clients misbehave in this world.
+
+    `deaf`: answers of the engine that do not reach their worker. `skips`: engines look up what is
+    already out before they send it again; those that do not are right too, and repeat more.
+    """
 
     fail: float
     hang: float
@@ -89,6 +94,8 @@ class Odds(msgspec.Struct, frozen=True):
     client_trouble: float
     cancel: float
     pause: float
+    deaf: float
+    skips: bool
     work_ms: int
     failure_types: tuple[FailureType, ...]
 
@@ -97,19 +104,21 @@ class Odds(msgspec.Struct, frozen=True):
         rough = rng.random() < 0.7
         retried = (FailureType.TRANSIENT, FailureType.TRANSIENT, FailureType.DEPENDENCY)
         return cls(
-            fail=rng.choice((0.05, 0.3)) if rough else 0.0,
-            hang=0.05 if rough else 0.0,
+            fail=rng.choice((0.05, 0.3, 0.5)) if rough else 0.0,
+            hang=0.08 if rough else 0.0,
             release=0.1 if rough else 0.0,
             client_trouble=0.35 if rough else 0.0,
-            cancel=0.1 if rough else 0.0,
-            pause=0.2 if rough else 0.0,
+            cancel=0.2 if rough else 0.0,
+            pause=0.25 if rough else 0.0,
+            deaf=0.3 if rough else 0.0,
+            skips=rng.random() < 0.6,
             work_ms=rng.choice((50, 600, 4_000)),
             failure_types=tuple(FailureType) if rng.random() < 0.4 else retried,
         )
 
 
 POLICY = Policy(
-    start_limit_ms=4_000,
+    start_limit_ms=6_000,
     start_margin_ms=1_000,
     verdict_age_ms=20_000,
     redispatch_initial_ms=300,
@@ -152,6 +161,7 @@ class World:
         self.engines = [self.start_engine(f"engine-{number}") for number in range(setup.engines)]
         self.workers = [self.start_worker(f"worker-{number}") for number in range(setup.workers)]
         self.clients = [Client(self, spec) for spec in self.specs.values()]
+        self.services = Services(self)
         self.faults = Faults(self)
 
     def _make_logs(self) -> None:
@@ -191,7 +201,7 @@ class World:
         if isinstance(entry.event, Reply):
             answer = entry.event.answer
             address = self.addresses.get(answer.reply_to)
-            if address is not None:
+            if address is not None and self.rng.random() >= self.odds.deaf:
                 self.scheduler.after(self.network.delay(), lambda: address(answer))
 
     def next_number(self) -> int:
@@ -230,6 +240,8 @@ class World:
 
     def tails(self, number: int) -> dict[str, Sequence]:
         """The sequence of the last record of each ordered log: all before it is there too."""
+        if not self.odds.skips:
+            return {}
         return {
             channel: logs[number].entries[-1].sequence
             for channel, logs in self.outputs.items()
@@ -291,7 +303,9 @@ class World:
         return self._digest.hexdigest()
 
     def _settled(self) -> bool:
-        return not self.checker.unsettled() and all(client.done for client in self.clients)
+        return not self.checker.unsettled() and all(
+            client.done and client.settled for client in self.clients
+        )
 
     def _expire_sessions(self) -> None:
         self.engine_group.expire()

@@ -1,0 +1,32 @@
+"""The simulation has teeth: it finds each deliberate bug within a bounded number of seeds."""
+
+from __future__ import annotations
+
+import pytest
+from tests.simulation.core_mutants import CORE_MUTANTS
+from tests.simulation.mutants import MODEL_MUTANTS, Mutant
+from tests.simulation.story import BrokenPromiseError
+from tests.simulation.world import World
+
+MUTANTS = (*MODEL_MUTANTS, *CORE_MUTANTS)
+
+
+def seeds_to_find(mutant: Mutant) -> int | None:
+    """How many seeds it takes until a promise is broken; None if it is not found."""
+    with mutant.bug():
+        for seed in range(mutant.seeds):
+            try:
+                World(seed).run()
+            except BrokenPromiseError:
+                return seed + 1
+    return None
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name.replace(" ", "-"))
+def test_a_deliberate_bug_is_found(mutant: Mutant) -> None:
+    assert seeds_to_find(mutant) is not None, f"not found in {mutant.seeds} seeds: {mutant.name}"
+
+
+def test_there_are_enough_deliberate_bugs_and_each_has_its_name() -> None:
+    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
+    assert len(MUTANTS) >= 25
