@@ -11,7 +11,14 @@ from typing import ClassVar
 
 import msgspec
 
-from dalsegno.schemas.outputs import Answer, DeadLetter, Escalation, FaultReport, Handoff, Transition
+from dalsegno.schemas.outputs import (
+    Answer,
+    DeadLetter,
+    Escalation,
+    FaultReport,
+    Handoff,
+    Transition,
+)
 from dalsegno.streams.core.sequence import Sequence
 
 

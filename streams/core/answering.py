@@ -20,7 +20,7 @@ _STOPPED = frozenset({RunState.CANCELLED, RunState.EXPIRED, RunState.FAILED})
 
 
 def answer_type(ruling: Ruling, state: RunState | None) -> AnswerType:
-    """What an answer to this ruling says. A repeat that is answered again hears what it heard then."""
+    """What an answer to this ruling says; a repeat that is answered hears what it heard then."""
     if ruling.outcome is Outcome.DUPLICATE and ruling.answer:
         return AnswerType.ACCEPTED
     if ruling.outcome is Outcome.SUPERSEDED and state in _STOPPED:

@@ -1,4 +1,4 @@
-"""What becomes of an event of a run: the run is live, has ended, was refused, or is not there yet."""
+"""What becomes of an event of a run that is live, has ended, was refused, or is not there yet."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ class Arrivals:
     def _refuse_start(
         self, stub: Stub | None, event: RunStarted, ruling: Ruling, *, keep: bool
     ) -> None:
-        """A refused start leaves a bounded stub that says why; what waited for it is refused too."""
+        """A refused start leaves a stub that says why; what waited for it is refused too."""
         self.counts[Outcome.REFUSED] += 1
         self._answer(event, ruling)
         self._audit(event, ruling, None, 0)

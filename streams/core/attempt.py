@@ -11,7 +11,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """An attempt that was dispatched, or is running.
 
     `running` is false from the dispatch until the step has started; `worker` and `incarnation` are
-    empty until then. `sequence` is that of its handoff (None for steps that services run themselves).
+    empty until then. `sequence` is that of its handoff (None where a service runs the step).
     `step_type` is `flow/step`: what thresholds are learned by. Times are append times, Unix ms.
     """
 

@@ -78,7 +78,7 @@ def _current(row: StepRow) -> int:
     return row.epoch + 1 if row.closed else row.epoch
 
 
-def close(draft: Draft, row: StepRow, by: str) -> None:
+def close(row: StepRow, by: str) -> None:
     """The open attempt is over; its progress is kept for who looks."""
     flight = row.flight
     row.closed = by
@@ -240,7 +240,7 @@ def step_released(draft: Draft, event: StepReleased) -> Ruling:
     if not isinstance(place, int):
         return place
     row = draft.row(place)
-    close(draft, row, StepInput.RELEASED)
+    close(row, StepInput.RELEASED)
     uncharged(draft, place, row)
     return APPLIED
 
@@ -249,7 +249,7 @@ def start_limit_passed(draft: Draft, place: int, row: StepRow) -> None:
     """Nobody started the epoch. `lost` may charge it later, once."""
     past = row.past or NO_PAST
     row.past = msgspec.structs.replace(past, expired=(*past.expired, row.epoch)[-_EXPIRED_MAX:])
-    close(draft, row, StepInput.START_LIMIT)
+    close(row, StepInput.START_LIMIT)
     uncharged(draft, place, row)
 
 

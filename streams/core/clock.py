@@ -6,8 +6,8 @@ from __future__ import annotations
 class Clock:
     """Log time is the largest append time so far. Live time moves only at ticks.
 
-    A tick moves live time by the log time since the anchor, at most `cap_ms`: neither a broker nor an
-    owner that stood still makes a step late. The anchor is the last tick, or the moment when the
+    A tick moves live time by the log time since the anchor, at most `cap_ms`: neither a broker nor
+    an owner that stood still makes a step late. The anchor is the last tick, or the moment when the
     first attempt took off after a time without any.
     """
 
@@ -28,7 +28,7 @@ class Clock:
         self.anchor_ms = self.log_ms
 
     def live_now_ms(self, cap_ms: int) -> int:
-        """What live time would be if a tick came now: deadlines count from here, so none is early."""
+        """What live time would be if a tick came now: deadlines count from it, so none is early."""
         return self.live_ms + min(cap_ms, max(0, self.log_ms - self.anchor_ms))
 
     def take_off(self) -> None:

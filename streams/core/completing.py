@@ -40,8 +40,8 @@ def step_completed(draft: Draft, event: StepCompleted) -> Ruling:
         observe(draft, place, row, event)
     failure = _take_ops(draft, place, event)
     if failure is not None:
-        close(draft, row, StepInput.FAILED)
-        route(draft, place, row, FailureType.INVALID, failure)
+        close(row, StepInput.FAILED)
+        route(draft, place, row, failure)
         return Ruling(Outcome.APPLIED, failure.error_class, failure.message, failed=True)
     _complete(draft, place, row)
     raise_flags(draft, event.risk_flags)

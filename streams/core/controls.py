@@ -33,7 +33,7 @@ class Controls:
         self.numbers: dict[str, int] = {}
 
     def fresh(self, event: PartitionControl) -> bool:
-        """Whether the event is about this partition, and newer than what was applied of its kind."""
+        """Whether the event is about this partition and newer than the last of its kind."""
         return event.partition == self._now.partition and event.number > self.numbers.get(
             _subject(event), -1
         )

@@ -16,7 +16,7 @@ from dalsegno.streams.core.runstate import (
 )
 from dalsegno.streams.core.step_table import READY
 
-# A heap may hold this many stale entries, and twice as many as there are deadlines, before it is thinned.
+# A heap is thinned when it holds this many entries more than twice the deadlines there are.
 _SLACK: Final = 16
 
 # The place of a deadline of the run itself, ahead of those of its steps.

@@ -6,7 +6,7 @@ from heapq import heappop, heappush
 from typing import Final
 
 from dalsegno.schemas.outputs import EffectStatus, Handoff, JournalEntry, RunState
-from dalsegno.schemas.plan import StepPlan, UnknownPolicy
+from dalsegno.schemas.plan import UnknownPolicy
 from dalsegno.streams.core.actions import Dispatch
 from dalsegno.streams.core.draft import Draft
 from dalsegno.streams.core.effects import recovery_key
@@ -66,7 +66,7 @@ def _give_out(draft: Draft, place: int, row: StepRow) -> int:
     context = draft.context
     missing = context.missing(step.reads)
     if missing:
-        ask_for_fields(draft, place, row, missing, "missing_field")
+        ask_for_fields(draft, place, row, missing, reason="missing_field")
         return 0
     inputs = context.pack(step.reads)
     effects: tuple[JournalEntry, ...] = ()
@@ -78,13 +78,8 @@ def _give_out(draft: Draft, place: int, row: StepRow) -> int:
         if step.unknown is UnknownPolicy.PERSON and any(
             entry.status is EffectStatus.UNKNOWN for entry in effects
         ):
-            ask(
-                draft,
-                place,
-                row,
-                "unknown_effect",
-                "an effect was intended, its outcome is unknown",
-            )
+            detail = "an effect was intended, its outcome is unknown"
+            ask(draft, place, row, reason="unknown_effect", detail=detail)
             return 0
     save = draft.saved(place)
     if save is not None:
@@ -92,9 +87,9 @@ def _give_out(draft: Draft, place: int, row: StepRow) -> int:
     policy = draft.now.policy
     if size > policy.dispatch_bytes_max:
         detail = f"about {size} bytes, the policy allows {policy.dispatch_bytes_max}"
-        ask(draft, place, row, "handoff_too_large", detail)
+        ask(draft, place, row, reason="handoff_too_large", detail=detail)
         return 0
-    _take_off(draft, place, row, step, inputs, effects, save)
+    _take_off(draft, place, row, inputs=inputs, effects=effects, save=save)
     return 1
 
 
@@ -102,12 +97,12 @@ def _take_off(
     draft: Draft,
     place: int,
     row: StepRow,
-    step: StepPlan,
+    *,
     inputs: bytes,
     effects: tuple[JournalEntry, ...],
     save: bytes | None,
 ) -> None:
-    head, now, run = draft.head, draft.now, draft.run
+    head, now, run, step = draft.head, draft.now, draft.run, draft.steps[place]
     policy = now.policy
     log_ms = now.clock.log_ms
     start_by = log_ms + policy.start_limit_ms

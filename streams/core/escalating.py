@@ -26,10 +26,20 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 _UNNAMED = Failure()
 
 
+class _Asked(msgspec.Struct, frozen=True, gc=False):
+    """What is asked, and why."""
+
+    asked: str
+    reason: str
+    detail: str
+    failure: Failure = _UNNAMED
+
+
 def ask(
     draft: Draft,
     place: int,
     row: StepRow,
+    *,
     reason: str,
     detail: str,
     failure: Failure = _UNNAMED,
@@ -37,7 +47,7 @@ def ask(
     """The step waits for a person's decision until the policy's `person_wait_ms` has passed."""
     row.past = msgspec.structs.replace(row.past or NO_PAST, reason=reason, detail=detail)
     draft.move(place, row, ESCALATED)
-    row.due_ms = _publish(draft, place, row, "decision", reason, detail, failure)
+    row.due_ms = _publish(draft, place, row, _Asked("decision", reason, detail, failure))
     row.flight = None
 
 
@@ -46,6 +56,7 @@ def ask_for_fields(
     place: int,
     row: StepRow,
     missing: tuple[str, ...],
+    *,
     reason: str,
     failure: Failure = _UNNAMED,
 ) -> None:
@@ -59,13 +70,13 @@ def ask_for_fields(
     if place not in head.missing:
         head.missing = (*head.missing, place)
     failure = msgspec.structs.replace(failure, type="missing_info", missing=missing)
-    row.due_ms = _publish(draft, place, row, "information", reason, detail, failure)
+    row.due_ms = _publish(draft, place, row, _Asked("information", reason, detail, failure))
     row.flight = None
 
 
 def notice(draft: Draft, place: int, row: StepRow, reason: str, detail: str) -> None:
     """A person is told; the step stays as it is."""
-    _publish(draft, place, row, "notice", reason, detail, _UNNAMED)
+    _publish(draft, place, row, _Asked("notice", reason, detail))
 
 
 def close_gate(draft: Draft, gate: str, detail: str, *, told: bool = False) -> None:
@@ -77,20 +88,18 @@ def close_gate(draft: Draft, gate: str, detail: str, *, told: bool = False) -> N
     head.gate_due_ms = draft.now.log_ms + draft.now.policy.person_wait_ms
     draft.facts = True
     if not told:
-        _publish(draft, None, None, "approval", gate, detail, _UNNAMED)
+        _publish(draft, None, None, _Asked("approval", gate, detail))
 
 
 def _publish(
     draft: Draft,
     place: int | None,
     row: StepRow | None,
-    asked: str,
-    reason: str,
-    detail: str,
-    failure: Failure,
+    asked: _Asked,
 ) -> int:
     """Puts the escalation on record and returns its deadline."""
     head, now, run = draft.head, draft.now, draft.run
+    failure = asked.failure
     head.escalations += 1
     answer_by = now.log_ms + now.policy.person_wait_ms
     step = None if place is None else draft.steps[place]
@@ -104,11 +113,11 @@ def _publish(
         flow_version=head.flow_version,
         step="" if step is None else step.name,
         epoch=0 if row is None else row.epoch,
-        asked=asked,
-        reason=reason,
+        asked=asked.asked,
+        reason=asked.reason,
         failure_type=failure.type,
         error_class=failure.error_class,
-        message=failure.message or detail,
+        message=failure.message or asked.detail,
         missing_fields=failure.missing,
         advice=failure.advice,
         goal="" if step is None else step.goal,

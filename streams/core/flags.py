@@ -12,7 +12,7 @@ FLAGS_MAX: Final = 64
 
 
 def raise_flags(draft: Draft, flags: tuple[str, ...]) -> None:
-    """Sets flags on the run; one that the plan gates on stops further steps until a person agrees."""
+    """Sets flags; one that the plan gates on stops further steps until a person agrees."""
     if not flags:
         return
     head = draft.head

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dalsegno.streams.core.actions import Action, Output
 from dalsegno.streams.core.sequence import Sequence
 
-
 # Past the Python-level `__new__` of the named tuple: three outputs an event.
 _new: Callable[[type[Sequence], tuple[int, int, int]], Sequence] = tuple.__new__
 
@@ -15,8 +14,8 @@ _new: Callable[[type[Sequence], tuple[int, int, int]], Sequence] = tuple.__new__
 class Outbox:
     """Outputs of one record, in order, each with its sequence.
 
-    `counts` holds the dense count per channel: part of the state. A unit that is discarded takes its
-    outputs back, numbers included.
+    `counts` holds the dense count per channel: part of the state. A unit that is discarded takes
+    its outputs back, numbers included.
     """
 
     __slots__ = ("counts", "items", "offset")

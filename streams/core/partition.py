@@ -3,7 +3,7 @@
 One record, in this order:
 
 1. log time moves by its append time, and live time if it is a fresh tick;
-2. whatever deadline that passed fires: log-time ones first, each in the order (deadline, run, step);
+2. each deadline that has passed fires: log-time ones first, in the order (deadline, run, step);
 3. the record itself is applied: it has one of five outcomes, or it waits for its run;
 4. its outputs are handed over under its offset.
 
@@ -40,7 +40,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class PartitionPart(msgspec.Struct, array_like=True, kw_only=True):
-    """The partition's own part. `outputs`: dense counts per channel. `numbers`: of monotone kinds."""
+    """The partition's own part. `outputs`: dense counts. `numbers`: of monotone kinds."""
 
     format: int
     position: int
@@ -88,8 +88,8 @@ class Partition:
     def apply(self, record: Record) -> list[Output]:
         """Applies the record at `position` and returns its outputs.
 
-        What raises in a unit costs that unit's run. `RulesUnknown`, `StateCorrupt`, exhausted memory
-        or stack pass through: the partition must stop, and be restored before it goes on.
+        What raises in a unit costs that unit's run. `RulesUnknown`, `StateCorrupt`, exhausted
+        memory or stack pass through: the partition must stop, and be restored before it goes on.
         """
         now = self._now
         event = record.event
@@ -158,7 +158,7 @@ class Partition:
 
     @property
     def numbers(self) -> dict[str, int]:
-        """The last applied number of each monotone control kind (and its subject, after a colon)."""
+        """The last applied number of each monotone kind (and its subject, after a colon)."""
         return dict(self._controls.numbers)
 
     @property
@@ -220,7 +220,7 @@ class Partition:
         return self._runs.ids()
 
     def drain_in_flight(self) -> list[tuple[tuple[str, str], Attempt | None]]:
-        """Attempts in flight that changed since the last call, by (run id, step): for the monitor."""
+        """Attempts in flight that changed since the last call, by (run id, step)."""
         return self._runs.drain_in_flight()
 
     def capture(self) -> list[tuple[bytes, bytes | None]]:

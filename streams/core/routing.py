@@ -36,8 +36,8 @@ def step_failed(draft: Draft, event: StepFailed) -> Ruling:
         missing=event.missing_fields,
         advice=event.advice,
     )
-    close(draft, row, StepInput.FAILED)
-    route(draft, place, row, event.failure_type, failure, event.retry_after_ms)
+    close(row, StepInput.FAILED)
+    route(draft, place, row, failure, event.retry_after_ms)
     return APPLIED
 
 
@@ -45,23 +45,23 @@ def route(
     draft: Draft,
     place: int,
     row: StepRow,
-    kind: FailureType,
     failure: Failure,
     retry_after_ms: int | None = None,
 ) -> None:
     """Advice is advice: the type and the plan's policy decide. The attempt is closed already."""
-    if kind is FailureType.DEPENDENCY:
+    kind = failure.type
+    if kind == FailureType.DEPENDENCY:
         row.infra += 1
         _again(draft, place, row, failure, retry_after_ms)
         return
     row.failures += 1
-    if kind is FailureType.TRANSIENT:
+    if kind == FailureType.TRANSIENT:
         _again(draft, place, row, failure, retry_after_ms)
-    elif kind is FailureType.MISSING_INFO:
-        ask_for_fields(draft, place, row, failure.missing, "missing_info", failure)
+    elif kind == FailureType.MISSING_INFO:
+        ask_for_fields(draft, place, row, failure.missing, reason="missing_info", failure=failure)
     else:
-        ask(draft, place, row, kind.value, failure.message, failure)
-        if kind is FailureType.UNSAFE:
+        ask(draft, place, row, reason=kind, detail=failure.message, failure=failure)
+        if kind == FailureType.UNSAFE:
             close_gate(draft, f"unsafe:{draft.step(place).name}", failure.message, told=True)
 
 
@@ -81,7 +81,7 @@ def _again(
     reason = exhausted(draft, place, row)
     if reason:
         detail = failure.message or f"{row.failures} failed, {row.infra} lost"
-        ask(draft, place, row, reason, detail, failure)
+        ask(draft, place, row, reason=reason, detail=detail, failure=failure)
         return
     step = draft.steps[place]
     now = draft.now
@@ -106,7 +106,7 @@ def infra_fault(draft: Draft, place: int, row: StepRow, by: str, detail: str) ->
         _stalled(draft, place, row, by, detail)
         return
     dismiss(draft, step.name, row, by)
-    close(draft, row, by)
+    close(row, by)
     row.infra += 1
     failure = Failure(type=FailureType.DEPENDENCY, error_class=by, message=detail)
     if row.epoch or exhausted(draft, place, row):
@@ -121,7 +121,7 @@ def _stalled(draft: Draft, place: int, row: StepRow, by: str, detail: str) -> No
     Its reports are still taken, since nobody else has the step.
     """
     if draft.steps[place].recover is RecoverPolicy.PERSON:
-        ask(draft, place, row, by, detail)
+        ask(draft, place, row, reason=by, detail=detail)
         return
     past = row.past or NO_PAST
     row.due_ms = 0
@@ -139,9 +139,10 @@ def retry_due(draft: Draft, place: int, row: StepRow) -> None:
     reason = exhausted(draft, place, row)
     if reason:
         # A late `lost` verdict has charged an epoch meanwhile.
-        ask(draft, place, row, reason, f"{row.failures} failed, {row.infra} lost")
+        detail = f"{row.failures} failed, {row.infra} lost"
+        ask(draft, place, row, reason=reason, detail=detail)
     elif step.queue or row.epoch or step.recover is RecoverPolicy.REDISPATCH:
         draft.move(place, row, READY)
     else:
         row.closed = ""
-        ask(draft, place, row, "not_retried", "the service has not tried again")
+        ask(draft, place, row, reason="not_retried", detail="the service has not tried again")

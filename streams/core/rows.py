@@ -47,10 +47,10 @@ NO_PAST = Past()
 
 
 class StepRow(msgspec.Struct, array_like=True, gc=False):
-    """One step. `needs`: how many steps it still waits for. `due_ms`: its deadline, 0 when it has none;
-    on live time if `live`. `epoch`: of its last dispatch; `closed` says what ended it (empty while open).
-    `failures`, `infra`: what it has used of its two budgets. `attempt`: the service's own number,
-    for a step that its service runs by itself.
+    """One step. `needs`: how many steps it still waits for. `due_ms`: its deadline (0: none), on
+    live time if `live`. `epoch`: of its last dispatch; `closed` says what ended it (empty while it
+    is open). `failures`, `infra`: what it has used of its two budgets. `attempt`: the service's own
+    number, for a step that its service runs by itself.
     """
 
     state: StepState = StepState.PENDING

@@ -174,7 +174,7 @@ class Runs:
             self.live_timers.changed(held.id, held.live_due)
 
     def adopt(self, draft: Draft) -> int:
-        """Adopts a unit's draft and notes what changed. Returns how many more attempts are in flight."""
+        """Adopts a unit's draft, notes what changed; returns the change of attempts in flight."""
         run = draft.run
         was = run.head.tally[FLYING]
         if draft.entry is not run.entry:

@@ -1,8 +1,8 @@
 """What the fold remembers of a run: a header, rows of steps, and what hangs on them.
 
 Rows and flights are never changed in place once adopted: a unit works on copies (`draft.py`), so
-what is not adopted never was. Times are Unix milliseconds of the partition's log time, except `due_ms`
-of a row with `live`, which is live time.
+what is not adopted never was. Times are Unix milliseconds of the partition's log time, except
+`due_ms` of a row with `live`, which is live time.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class RunHead(msgspec.Struct, array_like=True, kw_only=True, gc=False):
 
 
 class Effect(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """An entry of a step's journal. `intended_epoch`: of the first intent; `entry.epoch`: the last."""
+    """An entry of a step's journal. `intended_epoch`: of its first intent, `entry.epoch` of its last."""
 
     entry: JournalEntry
     intended_epoch: int
@@ -174,8 +174,8 @@ class StubHead(msgspec.Struct, array_like=True, kw_only=True, gc=False):
     """What is left of a run that ended, or known of one that has not started.
 
     `state` is final for a run that ended and None otherwise; `refusal` says why its start was
-    refused. `until_ms`: the stub goes then. `last_step`, `last_epoch`: the report that ended the run. `request_id`:
-    of the cancel. `strays`: effects intended after the end that a person was told of.
+    refused. `until_ms`: the stub goes then. `last_step`, `last_epoch`: the report that ended the
+    run. `request_id`: of the cancel. `strays`: effects intended after the end, a person was told.
     `context` is the final context without secrets, kept while it is small.
     """
 

@@ -1,4 +1,4 @@
-"""The sequence of an output: which event it came from, and its place among its channel's outputs."""
+"""The sequence of an output: which event it came from, and its place among the outputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The start of a run: its plan and first context are checked, or the start is refused as a whole."""
+"""The start of a run: plan and first context are good, or the start is refused as a whole."""
 
 from __future__ import annotations
 

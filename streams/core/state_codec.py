@@ -12,8 +12,9 @@
 | `"w" run 00` | events that wait |
 | `"p" digest` | a plan |
 
-The prefix of a header says what a restore must know without reading on: kind, next deadlines on both
-clocks, attempts in flight, waiting events, the plan's digest. The bytes are a function of the state alone.
+The prefix of a header says what a restore must know without reading on: kind, next deadlines on
+both clocks, attempts in flight, waiting events, the plan's digest. The bytes are a function of the
+state alone.
 """
 
 from __future__ import annotations
@@ -165,8 +166,10 @@ def all_parts(run: Run) -> list[tuple[bytes, bytes]]:
     name = run.id.encode() + b"\0"
     parts = [(b"c" + name + tail, value) for tail, value in run.context.parts()]
     for step, journal in sorted((run.journal or {}).items()):
-        for page in range(-(-len(journal.effects) // PAGE_EFFECTS)):
-            parts.append((b"j" + name + _U16_2.pack(step, page), pack_effects(journal, page)))
+        parts += [
+            (b"j" + name + _U16_2.pack(step, page), pack_effects(journal, page))
+            for page in range(-(-len(journal.effects) // PAGE_EFFECTS))
+        ]
     for first in range(0, len(run.seen or ()), PAGE_IDS):
         page = (run.head.seen_from + first) // PAGE_IDS
         parts.append((b"o" + name + _U16.pack(page), pack_ids(run, page) or b""))

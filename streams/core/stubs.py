@@ -1,4 +1,4 @@
-"""Runs that are not there: events that came early, starts that were refused, runs that have ended."""
+"""Runs that are not there: early events, starts that were refused, runs that have ended."""
 
 from __future__ import annotations
 

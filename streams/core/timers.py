@@ -12,7 +12,7 @@ class Timers:
     """A lazy heap of (deadline, run id).
 
     A run is queued again only when its deadline comes nearer than what is queued for it; when an
-    entry surfaces it is compared with what the run says now. So entries are few, and none is missed.
+    entry surfaces it is compared with what the run says now. So entries are few, none is missed.
     `due_of` gives the deadline of a run as it is now, NEVER when it has none or is gone.
     """
 

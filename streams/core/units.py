@@ -24,7 +24,8 @@ from dalsegno.streams.core.run_table import FINAL_RUNS, RUN_MOVES
 from dalsegno.streams.core.runs import Runs
 from dalsegno.streams.core.runstate import FLYING, NEVER, Run, Stub
 from dalsegno.streams.core.step_table import PENDING, READY
-from dalsegno.streams.core.stepping import Fired, fire as _fire
+from dalsegno.streams.core.stepping import Fired
+from dalsegno.streams.core.stepping import fire as _fire
 
 _TRANSITIONS: Final = "transitions"
 _TIMER: Final = Ruling(Outcome.APPLIED)

@@ -47,8 +47,10 @@ def test_a_chain_runs_to_its_end_and_its_starter_hears_of_it() -> None:
 def test_a_join_runs_once_after_all_that_it_needs() -> None:
     log = Log()
     log.start(
-        plan_of(step("a"), step("b", needs=("a",)), step("c", needs=("a",)), step("d", needs=("b", "c")))
-    )  # fmt: skip
+        plan_of(
+            step("a"), step("b", needs=("a",)), step("c", needs=("a",)), step("d", needs=("b", "c"))
+        )
+    )
     log.began("a")
     assert [h.step for h in handoffs(log.done("a", ops=[]))] == ["b", "c"]
     log.began("c")

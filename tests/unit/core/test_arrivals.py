@@ -212,7 +212,7 @@ def test_a_timer_that_raises_costs_its_run_only(monkeypatch: pytest.MonkeyPatch)
         if draft.run.id == "r":  # type: ignore[attr-defined]
             raise ValueError("ours")
 
-    import dalsegno.streams.core.units as units
+    from dalsegno.streams.core import units
 
     real = units.settle
 

@@ -73,9 +73,7 @@ def test_a_transient_failure_comes_back_with_the_next_epoch_after_a_delay() -> N
     assert view(log).state is RunState.SUCCEEDED
 
 
-def test_a_repeat_of_the_report_that_closed_an_epoch_is_a_duplicate_any_other_is_superseded() -> (
-    None
-):
+def test_a_repeat_of_what_closed_an_epoch_is_a_duplicate_all_else_is_superseded() -> None:
     log = Log()
     log.start(chain(1))
     log.began("s0")
@@ -160,9 +158,7 @@ def test_the_delay_grows_over_failures_of_different_types() -> None:
     log = Log()
     log.start(chain(1, retry=RetryPolicy(max_attempts=9, initial_ms=1_000, max_ms=60_000)))
     delays: list[int] = []
-    for epoch, kind in enumerate(
-        (FailureType.TRANSIENT, FailureType.DEPENDENCY, FailureType.TRANSIENT, FailureType.DEPENDENCY), 1
-    ):  # fmt: skip
+    for epoch, kind in enumerate((FailureType.TRANSIENT, FailureType.DEPENDENCY) * 2, 1):
         log.began("s0", epoch=epoch)
         at = log.now_ms
         log.put(failed("s0", epoch=epoch, kind=kind))

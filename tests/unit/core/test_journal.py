@@ -167,9 +167,7 @@ def test_an_unknown_effect_of_policy_person_stops_the_step_before_it_runs_again(
     assert row(log, "s0").state is StepState.ESCALATED
 
 
-def test_the_intent_of_a_superseded_attempt_enters_the_journal_and_its_confirmation_resolves_it() -> (
-    None
-):
+def test_a_superseded_attempts_intent_is_kept_and_its_confirmation_resolves_it() -> None:
     log = running()
     fail(log)
     next_handoff(log)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import msgspec
 import pytest
 from tests.unit.core.log import (
@@ -305,5 +307,5 @@ def test_versions_never_go_back_and_final_states_stay() -> None:
     log.put(StepStarted(run_id="r", step="s1", epoch=1))
     log.put(EffectConfirmed(run_id="r", step="s1", epoch=1, effect="e", occurrence=0, result=b""))
     versions = [(t.run_version_before, t.run_version_after) for t in transitions(log.outputs)]
-    assert all(a[1] == b[0] for a, b in zip(versions, versions[1:], strict=False))
+    assert all(a[1] == b[0] for a, b in pairwise(versions))
     assert view(log).state is RunState.SUCCEEDED
