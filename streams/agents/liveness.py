@@ -73,6 +73,7 @@ class LivenessService:
         self._watches[host.number] = watch
         if self._running is None or self._running.done():
             self._running = asyncio.create_task(self._run())
+            self._running.add_done_callback(_ended)
         return watch
 
     def _forget(self, watch: PartitionWatch) -> None:
@@ -118,6 +119,11 @@ class LivenessService:
                 watch_of_mark = self._watches.get(mark.partition)
                 if watch_of_mark is not None:
                     watch_of_mark.mark(mark)
+
+
+def _ended(running: asyncio.Task[None]) -> None:
+    if not running.cancelled() and running.exception() is not None:
+        log.error("liveness service ended", error=repr(running.exception()))
 
 
 async def _each(
