@@ -45,6 +45,8 @@ class Intake:
         self._topic = topic
         self._count = partition_count
         self._keyring = keyring
+        self._schemas: tuple[bytes, ...] = ()
+        self._in_force: frozenset[bytes] = frozenset()
 
     def read(
         self,
@@ -66,7 +68,7 @@ class Intake:
         run_id = ""
         try:
             if schemas:
-                _in_force(value, schemas)
+                self._check_in_force(value, schemas)
             event = codec.decode(value)
             if isinstance(event, RunEvent):
                 run_id = event.run_id
@@ -120,14 +122,15 @@ class Intake:
             raise DecodeError(Fault.NO_MAC, f"{len(macs)} {headers.MAC} headers, expected one")
         self._keyring.verify(macs[0], self._topic, partition, value, mac_keys)
 
-
-def _in_force(value: bytes, schemas: tuple[bytes, ...]) -> None:
-    fingerprint = value[_FINGERPRINT]
-    if not value.startswith(codec.MARKER) or len(value) < codec.HEAD_BYTES:
-        return  # the codec says what is wrong with the frame
-    if fingerprint not in schemas:
-        raise DecodeError(
-            Fault.UNKNOWN_SCHEMA, f"schema {fingerprint.hex()} is not in force", offset=2
-        )
-    if fingerprint not in registry().by_fingerprint:
-        raise SchemaMissing(fingerprint)
+    def _check_in_force(self, value: bytes, schemas: tuple[bytes, ...]) -> None:
+        if schemas is not self._schemas:  # the policy's list is one object until it changes
+            self._schemas, self._in_force = schemas, frozenset(schemas)
+        fingerprint = value[_FINGERPRINT]
+        if not value.startswith(codec.MARKER) or len(value) < codec.HEAD_BYTES:
+            return  # the codec says what is wrong with the frame
+        if fingerprint not in self._in_force:
+            raise DecodeError(
+                Fault.UNKNOWN_SCHEMA, f"schema {fingerprint.hex()} is not in force", offset=2
+            )
+        if fingerprint not in registry().by_fingerprint:
+            raise SchemaMissing(fingerprint)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ from dalsegno.schemas.registry import registry
 CLASSES = kinds.classes()
 
 
+@cache
 def of_kind(kind: str) -> st.SearchStrategy[Any]:
     """Any valid record of a kind, by its newest schema."""
     return _record(registry().newest(kind).schema)
