@@ -12,6 +12,14 @@ from dalsegno.streams.engine.settings import EngineSettings
 Headers = tuple[tuple[str, bytes], ...]
 
 _ASK_S = 5.0
+_LOOK_S = 0.1
+_SETTLE_S = 2.0
+"""How long a broker may take to tell of a topic that was just made."""
+_PASSING = (
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+)
 _PATIENCE_S = 30.0
 """Without one record from a broker that had more."""
 _CHUNK = 2_000
@@ -59,24 +67,34 @@ class Reader:
 
     def partitions(self, topic: str) -> int:
         """How many partitions a topic has. Raises ReadError when it is not there."""
-        try:
-            found = self._consumer.list_topics(topic, timeout=_ASK_S).topics.get(topic)
-        except KafkaException as error:
-            raise ReadError(f"no Kafka at {self._servers}: {_text(error)}") from error
-        if found is None or found.error is not None or not found.partitions:
-            raise ReadError(f"there is no topic {topic}: run `dalsegno topics create`")
-        return len(found.partitions)
+        limit = time.monotonic() + _SETTLE_S
+        while True:
+            try:
+                found = self._consumer.list_topics(topic, timeout=_ASK_S).topics.get(topic)
+            except KafkaException as error:
+                raise ReadError(f"no Kafka at {self._servers}: {_text(error)}") from error
+            if found is not None and found.error is None and found.partitions:
+                return len(found.partitions)
+            if time.monotonic() > limit:
+                raise ReadError(f"there is no topic {topic}: run `dalsegno topics create`")
+            time.sleep(_LOOK_S)
 
     def bounds(self, topic: str, partition: int) -> tuple[int, int]:
         """First offset, and one beyond the last. Raises ReadError."""
-        try:
-            place = TopicPartition(topic, partition)
-            found = self._consumer.get_watermark_offsets(place, timeout=_ASK_S)
-        except KafkaException as error:
-            raise ReadError(f"{topic}[{partition}]: {_text(error)}") from error
-        if found is None:
-            raise ReadError(f"{topic}[{partition}]: no answer from {self._servers}")
-        return found[0], found[1]
+        limit = time.monotonic() + _ASK_S
+        place = TopicPartition(topic, partition)
+        while True:
+            try:
+                found = self._consumer.get_watermark_offsets(place, timeout=_ASK_S)
+            except KafkaException as error:
+                # Of a topic that was just made, or a leader that just moved: it passes.
+                if error.args[0].code() not in _PASSING or time.monotonic() > limit:
+                    raise ReadError(f"{topic}[{partition}]: {_text(error)}") from error
+                time.sleep(_LOOK_S)
+                continue
+            if found is None:
+                raise ReadError(f"{topic}[{partition}]: no answer from {self._servers}")
+            return found[0], found[1]
 
     def read(
         self,
