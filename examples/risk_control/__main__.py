@@ -13,6 +13,7 @@ import secrets
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from dalsegno.ops.embedded.ports import free_ports
 from dalsegno.schemas.topics import Topics
 from examples.risk_control import facts
 from examples.risk_control.faults import Fault, Timeline
+from examples.risk_control.flow import risk
 from examples.risk_control.processes import Fleet, wait_for
 from examples.risk_control.rules import SERVICES, applicant
 from examples.risk_control.screen import Screen, show_facts
@@ -32,6 +34,23 @@ from examples.risk_control.screen import Screen, show_facts
 CLI = ["-m", "dalsegno.ops.cli"]
 STARTS_PER_S = 8.0
 LIMIT_S = 150.0
+
+
+class Starter(threading.Thread):
+    """Starts the applications at a steady pace; a broker that is away only delays it."""
+
+    def __init__(self, client: Client, seed: int, applications: int) -> None:
+        super().__init__(name="starter")
+        self._client, self._seed, self._applications = client, seed, applications
+        self.started: list[str] = []
+
+    def run(self) -> None:
+        begun = time.monotonic()
+        for number in range(self._applications):
+            time.sleep(max(0.0, begun + number / STARTS_PER_S - time.monotonic()))
+            who = applicant(number, self._seed)
+            name = str(who["application"])
+            self.started.append(self._client.start(risk, {"applicant": who}, run_id=name))
 
 
 class Demo:
@@ -47,7 +66,7 @@ class Demo:
         self.env = {
             "DALSEGNO_BOOTSTRAP_SERVERS": self.kafka.bootstrap,
             "DALSEGNO_MAC_KEYS": f"demo:{secrets.token_hex(32)}",
-            "DALSEGNO_PROFILE": "dev",
+            "DALSEGNO_DEV": "true",
             **{
                 f"RISK_CONTROL_{name.upper().replace('-', '_')}_URL": self._url(name)
                 for name in SERVICES
@@ -102,34 +121,25 @@ class Demo:
             dies("worker-1", 0.15, 0.5),
             dies("data-validation", 0.35, 5.0),
             dies("engine-1", 0.55, 1.0),
-            Fault(0.75, "kill -9 the broker", kafka.kill, 1.0, lambda: kafka.start() and None),
+            Fault(0.75, "kill -9 the broker", kafka.kill, 1.0, lambda: _start(kafka)),
         ]
 
     def run(self, screen: Screen, live: Live, timeline: Timeline) -> int:
         """Start all applications, wait for their ends; returns how many ended in time."""
         begun = time.monotonic()
-        client = Client(bootstrap_servers=self.kafka.bootstrap)
-        with client:
-            from examples.risk_control.flow import risk
-
-            started, open_runs = 0, set[str]()
-            ended = 0
-            while time.monotonic() - begun < LIMIT_S:
-                now = time.monotonic()
-                while started < self.applications and started < (now - begun) * STARTS_PER_S:
-                    who = applicant(started, self.seed)
-                    run_id = client.start(risk, {"applicant": who}, run_id=str(who["application"]))
-                    open_runs.add(run_id)
-                    started += 1
-                timeline.step(started / self.applications, now)
-                done = {run_id for run_id in open_runs if client.result(run_id) is not None}
-                open_runs -= done
-                ended += len(done)
+        with Client(bootstrap_servers=self.kafka.bootstrap) as client:
+            starter = Starter(client, self.seed, self.applications)
+            starter.start()
+            while (now := time.monotonic()) - begun < LIMIT_S:
+                started = list(starter.started)
+                ended = sum(client.result(run_id) is not None for run_id in started)
+                timeline.step(len(started) / self.applications, now)
                 broker = "[green]up[/]" if self.kafka.alive else "[red]down[/]"
-                live.update(screen.render(started, ended, broker, timeline.told))
+                live.update(screen.render(len(started), ended, broker, timeline.told))
                 if ended == self.applications and timeline.done:
                     break
                 time.sleep(0.1)
+            starter.join()
             return ended
 
     def verified(self) -> bool:
@@ -147,6 +157,10 @@ class Demo:
     def down(self) -> None:
         self.fleet.stop()
         self.kafka.stop()
+
+
+def _start(kafka: EmbeddedKafka) -> None:
+    kafka.start()
 
 
 def main(argv: list[str] | None = None) -> int:

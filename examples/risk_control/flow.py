@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import aiohttp
 
-from dalsegno.client import DependencyDown, Flow, Invalid, StepContext
+from dalsegno.client import Context, DependencyDown, Flow, Invalid
 
 risk = Flow("risk-control", version=1, ttl="30m", secrets=["identity"])
 
@@ -44,17 +44,17 @@ async def call(
             answer: dict[str, object] = await response.json()
             return answer
     except (aiohttp.ClientConnectionError, TimeoutError) as error:
-        raise DependencyDown(service, f"{service} cannot be reached: {error!r}") from error
+        raise DependencyDown(service, message=f"cannot be reached: {error!r}") from error
 
 
-async def _ask(ctx: StepContext, service: str, *fields: str) -> dict[str, object]:
+async def _ask(ctx: Context, service: str, *fields: str) -> dict[str, object]:
     facts = {field: ctx[field] for field in ("applicant", *fields)}
     answer: dict[str, object] = await ctx.effect("ask", call, service, facts)
     return answer
 
 
 @risk.step(reads=["applicant"], writes=["identity"], depends_on=["identity"], timeout="20s")
-async def verify_identity(ctx: StepContext) -> dict[str, object]:
+async def verify_identity(ctx: Context) -> dict[str, object]:
     return {"identity": await _ask(ctx, "identity")}
 
 
@@ -65,7 +65,7 @@ async def verify_identity(ctx: StepContext) -> dict[str, object]:
     depends_on=["bureau"],
     timeout="20s",
 )
-async def fetch_bureau(ctx: StepContext) -> dict[str, object]:
+async def fetch_bureau(ctx: Context) -> dict[str, object]:
     return {"bureau": await _ask(ctx, "bureau", "identity")}
 
 
@@ -76,7 +76,7 @@ async def fetch_bureau(ctx: StepContext) -> dict[str, object]:
     depends_on=["data-validation"],
     timeout="20s",
 )
-async def validate_data(ctx: StepContext) -> dict[str, object]:
+async def validate_data(ctx: Context) -> dict[str, object]:
     return {"validated": await _ask(ctx, "data-validation", "bureau")}
 
 
@@ -87,7 +87,7 @@ async def validate_data(ctx: StepContext) -> dict[str, object]:
     depends_on=["income"],
     timeout="20s",
 )
-async def prove_income(ctx: StepContext) -> dict[str, object]:
+async def prove_income(ctx: Context) -> dict[str, object]:
     return {"income": await _ask(ctx, "income", "validated")}
 
 
@@ -98,7 +98,7 @@ async def prove_income(ctx: StepContext) -> dict[str, object]:
     depends_on=["fraud"],
     timeout="20s",
 )
-async def check_fraud(ctx: StepContext) -> dict[str, object]:
+async def check_fraud(ctx: Context) -> dict[str, object]:
     return {"fraud": await _ask(ctx, "fraud", "validated")}
 
 
@@ -109,7 +109,7 @@ async def check_fraud(ctx: StepContext) -> dict[str, object]:
     depends_on=["scoring"],
     timeout="20s",
 )
-async def score(ctx: StepContext) -> dict[str, object]:
+async def score(ctx: Context) -> dict[str, object]:
     return {"score": await _ask(ctx, "scoring", "validated", "income", "fraud")}
 
 
@@ -120,5 +120,5 @@ async def score(ctx: StepContext) -> dict[str, object]:
     depends_on=["decision"],
     timeout="20s",
 )
-async def decide(ctx: StepContext) -> dict[str, object]:
+async def decide(ctx: Context) -> dict[str, object]:
     return {"decision": await _ask(ctx, "decision", "score")}

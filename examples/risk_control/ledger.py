@@ -42,7 +42,7 @@ class Ledger:
         self._file = path.open("ab", buffering=0)
 
     def known(self, key: str, epoch: int) -> Entry | None:
-        """What was applied under `key`, if anything. Raises `LowerEpoch` for a superseded caller."""
+        """What was applied under `key`, if anything. Raises `LowerEpoch` for a late caller."""
         seen = self._epochs.get(key, 0)
         if epoch < seen:
             raise LowerEpoch(key, epoch, seen)

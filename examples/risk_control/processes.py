@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import subprocess
@@ -12,13 +11,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-_PR_SET_PDEATHSIG = 1
-
-
-def _die_with_parent() -> None:
-    """Linux: the kernel kills the child when the demo dies; elsewhere `Fleet.stop` has to do."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+from dalsegno.ops.guard import pid_in, spawn_guarded
 
 
 class Fleet:
@@ -28,50 +21,51 @@ class Fleet:
         self._folder = folder
         self._env = {**os.environ, **env}
         self._commands: dict[str, list[str]] = {}
-        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._guards: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, name: str, command: list[str]) -> None:
         """Start `command` (arguments after the Python interpreter) as `name`."""
         self._commands[name] = command
-        log = (self._folder / f"{name}.log").open("ab")
-        with log:
-            self._running[name] = subprocess.Popen(
-                [sys.executable, *command],
-                env=self._env,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                preexec_fn=_die_with_parent,
+        with (self._folder / f"{name}.log").open("ab") as log:
+            self._guards[name] = spawn_guarded(
+                [sys.executable, *command], self._pidfile(name), log, self._env
             )
+
+    def _pidfile(self, name: str) -> Path:
+        return self._folder / f"{name}.pid"
+
+    def _signal(self, name: str, number: signal.Signals) -> None:
+        pid = pid_in(self._pidfile(name))
+        if pid is not None and self.alive(name):
+            os.kill(pid, number)
 
     def kill(self, name: str) -> None:
         """kill -9."""
-        process = self._running.pop(name)
-        process.kill()
-        process.wait()
+        self._signal(name, signal.SIGKILL)
+        self._guards.pop(name).wait()
 
     def restart(self, name: str) -> None:
         self.start(name, self._commands[name])
 
     def alive(self, name: str) -> bool:
-        process = self._running.get(name)
-        return process is not None and process.poll() is None
+        guard = self._guards.get(name)
+        return guard is not None and guard.poll() is None
 
     def names(self) -> list[str]:
         return list(self._commands)
 
     def stop(self, limit_s: float = 12.0) -> None:
         """Ask every process to end; kill those that have not after `limit_s`."""
-        for process in self._running.values():
-            process.terminate()
+        for name in self._guards:
+            self._signal(name, signal.SIGTERM)
         end = time.monotonic() + limit_s
-        for process in self._running.values():
+        for name, guard in self._guards.items():
             try:
-                process.wait(max(0.1, end - time.monotonic()))
+                guard.wait(max(0.1, end - time.monotonic()))
             except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-        self._running.clear()
+                self._signal(name, signal.SIGKILL)
+                guard.wait()
+        self._guards.clear()
 
 
 def wait_for(url: str, limit_s: float = 60.0) -> None:

@@ -29,18 +29,18 @@ def applicant(number: int, seed: int) -> Answer:
     }
 
 
-def identity(application: str, facts: Facts) -> Answer:
+def identity(application: str, _: Facts) -> Answer:
     return {"verified": True, "document": f"doc-{_draw(application, 'document', 10**9)}"}
 
 
-def bureau(application: str, facts: Facts) -> Answer:
+def bureau(application: str, _: Facts) -> Answer:
     return {
         "debts": 100 * _draw(application, "debts", 400),
         "defaults": _draw(application, "defaults", 3),
     }
 
 
-def data_validation(application: str, facts: Facts) -> Answer:
+def data_validation(_: str, facts: Facts) -> Answer:
     bureau_answer, who = facts["bureau"], facts["applicant"]
     if not isinstance(bureau_answer, Mapping) or not isinstance(who, Mapping):
         raise TypeError("validation needs the applicant and the bureau's answer as maps")
@@ -58,11 +58,11 @@ def income(application: str, facts: Facts) -> Answer:
     return {"proved_income": _whole(validated, "income") * share // 100}
 
 
-def fraud(application: str, facts: Facts) -> Answer:
+def fraud(application: str, _: Facts) -> Answer:
     return {"risk": _draw(application, "fraud", 100)}
 
 
-def scoring(application: str, facts: Facts) -> Answer:
+def scoring(_: str, facts: Facts) -> Answer:
     validated = _mapping(facts, "validated")
     proved = _whole(_mapping(facts, "income"), "proved_income")
     risk = _whole(_mapping(facts, "fraud"), "risk")
@@ -72,7 +72,7 @@ def scoring(application: str, facts: Facts) -> Answer:
     return {"score": max(300, min(850, points))}
 
 
-def decision(application: str, facts: Facts) -> Answer:
+def decision(_: str, facts: Facts) -> Answer:
     score = _whole(_mapping(facts, "score"), "score")
     return {"decision": "approved" if score >= 620 else "declined", "on_score": score}
 
