@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from dalsegno.schemas import headers
 from dalsegno.schemas.partitioner import partition_for
 from dalsegno.schemas.topics import Topics
 from dalsegno.streams.core.actions import (
+    Action,
     Audit,
     Dispatch,
     Escalate,
     Output,
-    PutAside,
     Reply,
     ReportFault,
 )
@@ -41,13 +41,6 @@ class OutRecord(NamedTuple):
     headers: Headers
 
 
-class Encode(Protocol):
-    """`dalsegno.schemas.codec.encode`."""
-
-    def __call__(self, record: object) -> bytes:
-        """The Kafka value of a record of the contract."""
-
-
 class Encoder:
     """Encodes one partition's outputs. Pure: the same output gives the same bytes in every
     process.
@@ -68,6 +61,8 @@ class Encoder:
         be sent.
         """
         self._topics = topics
+        self._transitions = topics.transitions
+        self._queues: dict[str, str] = {}
         self._partition = partition
         self._counts = counts
         self._size_max = size_max
@@ -85,55 +80,52 @@ class Encoder:
         sequence = (headers.SEQUENCE, output.sequence.pack())
         topic, partition, key = self._place(action)
         try:
-            value, more = self._value(action)
+            value, found = self._value(action)
         except (ValueError, TypeError, OverflowError) as error:
             # Encoding is pure, so every replay leaves out the same value for the same reason.
             reason = "encode_" + type(error).__name__
         else:
             size = len(key) + len(value) + _RECORD_OVERHEAD_BYTES
-            if more:
-                size += sum(len(name) + len(item) for name, item in more)
+            for name, item in found:
+                size += len(name) + len(item)
             if size <= self._size_max(topic):
-                return OutRecord(topic, partition, key, value, [*more, sequence])
+                found.append(sequence)
+                return OutRecord(topic, partition, key, value, found)
             reason = "too_large"
         self._omitted(action.channel, reason)
         return OutRecord(topic, partition, key, b"", [(OMITTED, reason.encode()), sequence])
 
-    def _place(
-        self, action: Dispatch | Reply | Audit | Escalate | ReportFault | PutAside
-    ) -> tuple[str, int, bytes]:
-        topics = self._topics
-        match action:
-            case Audit(transition):
-                return topics.transitions, self._partition, transition.run_id.encode()
-            case Dispatch(queue, handoff):
-                return topics.queue(queue), self._partition, handoff.run_id.encode()
-            case Reply(answer):
-                return self._keyed(topics.control, answer.reply_to)
-            case Escalate(escalation):
-                return topics.escalations, self._partition, escalation.run_id.encode()
-            case ReportFault(report):
-                return self._keyed(topics.faults, report.fault_point)
-            case PutAside():
-                return topics.dead_letters, self._partition, action.key
+    def _place(self, action: Action) -> tuple[str, int, bytes]:
+        if isinstance(action, Audit):
+            return self._transitions, self._partition, action.transition.run_id.encode()
+        if isinstance(action, Dispatch):
+            topic = self._queues.get(action.queue)
+            if topic is None:
+                topic = self._queues[action.queue] = self._topics.queue(action.queue)
+            return topic, self._partition, action.handoff.run_id.encode()
+        if isinstance(action, Reply):
+            return self._keyed(self._topics.control, action.answer.reply_to)
+        if isinstance(action, Escalate):
+            return self._topics.escalations, self._partition, action.escalation.run_id.encode()
+        if isinstance(action, ReportFault):
+            return self._keyed(self._topics.faults, action.report.fault_point)
+        return self._topics.dead_letters, self._partition, action.key
 
     def _keyed(self, topic: str, key: str) -> tuple[str, int, bytes]:
         return topic, partition_for(key, self._counts[topic]), key.encode()
 
-    def _value(
-        self, action: Dispatch | Reply | Audit | Escalate | ReportFault | PutAside
-    ) -> tuple[bytes, Headers]:
+    def _value(self, action: Action) -> tuple[bytes, Headers]:
         encode = self._encode
-        match action:
-            case Audit(transition):
-                return encode(transition), []
-            case Dispatch(_, handoff, trace):
-                return encode(handoff), [(headers.TRACEPARENT, trace.encode())] if trace else []
-            case Reply(answer):
-                return encode(answer), [(headers.SOURCE, self._source)]
-            case Escalate(escalation):
-                return encode(escalation), []
-            case ReportFault(report):
-                return encode(report), [(headers.SOURCE, self._source)]
-            case PutAside(letter, _, value, original):
-                return value, [*original, (headers.DEAD_LETTER, encode(letter))]
+        if isinstance(action, Audit):
+            return encode(action.transition), []
+        if isinstance(action, Dispatch):
+            trace = [(headers.TRACEPARENT, action.trace.encode())] if action.trace else []
+            return encode(action.handoff), trace
+        if isinstance(action, Reply):
+            return encode(action.answer), [(headers.SOURCE, self._source)]
+        if isinstance(action, Escalate):
+            return encode(action.escalation), []
+        if isinstance(action, ReportFault):
+            return encode(action.report), [(headers.SOURCE, self._source)]
+        letter = (headers.DEAD_LETTER, encode(action.letter))
+        return action.value, [*action.headers, letter]

@@ -18,7 +18,7 @@ class Kind(StrEnum):
     HISTOGRAM = "histogram"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # by identity: hashed for every output
 class Metric:
     """One metric. `buckets` only for histograms, in the unit of the name."""
 

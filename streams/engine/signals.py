@@ -1,12 +1,13 @@
-"""Signals from day one, read off the fold's outputs: recovery time, rework, conflicts, escalations.
+"""Signals from day one, read off the fold's outputs: recovery, rework, conflicts, escalations.
 
 Counts what this process put out, repeats after a restore included: a signal, not the record. The
-record is the transitions topic.
+record is the transitions topic. Seeing an output costs a dictionary increment; the metrics are
+brought up to date when somebody looks (`flush`).
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterable
 from typing import Final, Protocol
 
@@ -23,6 +24,7 @@ from dalsegno.streams.engine import metrics_catalogue as catalogue
 from dalsegno.streams.engine.metrics_catalogue import Metric
 
 _TRACKED_MAX: Final = 10_000
+_TALLIES_MAX: Final = 10_000
 _BROKEN: Final = frozenset(
     {StepState.BACKING_OFF, StepState.MISSING_INFO, StepState.ESCALATED, StepState.READY}
 )
@@ -38,10 +40,10 @@ class Counting(Protocol):
         """Observe in a histogram."""
 
 
-class _Recent(OrderedDict[object, object]):
+class _Recent(OrderedDict[object, int | str]):
     """A map that forgets its oldest entries: signals must not cost memory per run."""
 
-    def put(self, key: object, value: object) -> None:
+    def put(self, key: object, value: int | str) -> None:
         self[key] = value
         if len(self) > _TRACKED_MAX:
             self.popitem(last=False)
@@ -55,71 +57,73 @@ class Signals:
         self._flows = _Recent()
         self._broken_since = _Recent()
         self._escalated = _Recent()
-        self._pending: dict[str, int] = {}
+        self._tally: Counter[tuple[Metric, str, str]] = Counter()
 
     def outputs(self, outputs: Iterable[Output]) -> None:
         """The outputs of one event."""
+        tally = self._tally
         for output in outputs:
             action = output.action
-            channel = action.channel
-            self._pending[channel] = self._pending.get(channel, 0) + 1
-            kind = type(action)
-            if kind is Audit:
-                self._transition(action.transition)  # type: ignore[union-attr]
-            elif kind is Dispatch:
-                self._handoff(action.handoff)  # type: ignore[union-attr]
-            elif kind is Escalate:
-                self._escalation(action.escalation)  # type: ignore[union-attr]
-            elif kind is PutAside:
-                self._counting.count(catalogue.DEAD_LETTERS, reason=action.letter.reason)  # type: ignore[union-attr]
+            tally[catalogue.OUTPUTS, "channel", action.channel] += 1
+            if isinstance(action, Audit):
+                self._transition(action.transition)
+            elif isinstance(action, Dispatch):
+                self._handoff(action.handoff)
+            elif isinstance(action, Escalate):
+                self._escalation(action.escalation)
+            elif isinstance(action, PutAside):
+                tally[catalogue.DEAD_LETTERS, "reason", action.letter.reason] += 1
+        if len(tally) > _TALLIES_MAX:
+            self.flush()
 
     def flush(self) -> None:
-        """Bring the output counters up to date; when somebody looks."""
-        pending, self._pending = self._pending, {}
-        for channel, amount in pending.items():
-            self._counting.count(catalogue.OUTPUTS, amount, channel=channel)
+        """Bring the metrics up to date."""
+        tally, self._tally = self._tally, Counter()
+        for (metric, label, value), amount in tally.items():
+            labels = {label: value} if label else {}
+            self._counting.count(metric, amount, **labels)
 
     def _flow(self, run_id: str) -> str:
         return str(self._flows.get(run_id, catalogue.OTHER))
 
     def _handoff(self, handoff: Handoff) -> None:
-        self._flows.put(handoff.run_id, handoff.flow)
-        count = self._counting.count
-        count(catalogue.DISPATCHED, flow=handoff.flow)
+        self._tally[catalogue.DISPATCHED, "flow", handoff.flow] += 1
+        if handoff.run_id not in self._flows:
+            self._flows.put(handoff.run_id, handoff.flow)
         if handoff.epoch > 1:
-            count(catalogue.REWORK, flow=handoff.flow)
-        unknown = sum(entry.status is EffectStatus.UNKNOWN for entry in handoff.effects)
-        if unknown:
-            count(catalogue.EFFECTS_UNKNOWN, unknown)
+            self._tally[catalogue.REWORK, "flow", handoff.flow] += 1
+        if handoff.effects:
+            unknown = sum(entry.status is EffectStatus.UNKNOWN for entry in handoff.effects)
+            self._tally[catalogue.EFFECTS_UNKNOWN, "", ""] += unknown
 
     def _escalation(self, escalation: Escalation) -> None:
-        count, step = self._counting.count, (escalation.run_id, escalation.step)
-        count(catalogue.ESCALATIONS, flow=escalation.flow)
+        step = (escalation.run_id, escalation.step)
+        self._tally[catalogue.ESCALATIONS, "flow", escalation.flow] += 1
         if step in self._escalated:
-            count(catalogue.ESCALATED_AGAIN, flow=escalation.flow)
-        self._escalated.put(step, True)  # noqa: FBT003 - a set with an order
+            self._tally[catalogue.ESCALATED_AGAIN, "flow", escalation.flow] += 1
+        self._escalated.put(step, 1)
         unknown = sum(entry.status is EffectStatus.UNKNOWN for entry in escalation.effects)
-        if unknown:
-            count(catalogue.EFFECTS_UNKNOWN, unknown)
+        self._tally[catalogue.EFFECTS_UNKNOWN, "", ""] += unknown
 
     def _transition(self, transition: Transition) -> None:
-        count, run_id = self._counting.count, transition.run_id
         if transition.outcome is Outcome.SUPERSEDED:
-            count(catalogue.SUPERSEDED)
-            count(catalogue.CONFLICTS, flow=self._flow(run_id))
+            self._tally[catalogue.SUPERSEDED, "", ""] += 1
+            self._tally[catalogue.CONFLICTS, "flow", self._flow(transition.run_id)] += 1
         elif transition.outcome is Outcome.REFUSED:
-            count(catalogue.REFUSALS, reason=transition.reason)
-            count(catalogue.CONFLICTS, flow=self._flow(run_id))
+            self._tally[catalogue.REFUSALS, "reason", transition.reason] += 1
+            self._tally[catalogue.CONFLICTS, "flow", self._flow(transition.run_id)] += 1
         for change in transition.changes:
-            step = (run_id, change.step)
             if change.after is StepState.COMPLETED:
-                since = self._broken_since.pop(step, None)
-                if since is not None:
-                    took_s = max(0.0, (transition.at_ms - int(str(since))) / 1_000)
-                    self._counting.observe(catalogue.RECOVERY, took_s, flow=self._flow(run_id))
-            elif (
-                change.after in _BROKEN
-                and change.before is not StepState.PENDING
-                and step not in self._broken_since
-            ):
-                self._broken_since.put(step, transition.at_ms)
+                if self._broken_since:
+                    self._recovered(transition, change.step)
+            elif change.after in _BROKEN and change.before is not StepState.PENDING:
+                step = (transition.run_id, change.step)
+                if step not in self._broken_since:
+                    self._broken_since.put(step, transition.at_ms)
+
+    def _recovered(self, transition: Transition, step: str) -> None:
+        since = self._broken_since.pop((transition.run_id, step), None)
+        if since is not None:
+            took_s = max(0.0, (transition.at_ms - int(since)) / 1_000)
+            flow = self._flow(transition.run_id)
+            self._counting.observe(catalogue.RECOVERY, took_s, flow=flow)

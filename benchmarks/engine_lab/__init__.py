@@ -1,0 +1,1 @@
+"""Loads and readings that the engine's benchmarks share."""
