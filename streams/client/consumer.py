@@ -60,12 +60,16 @@ class Taken(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class Counts:
-    """What became of messages of the queue. `repeats` were dropped, `unreadable` skipped."""
+    """What became of messages of the queue. `repeats` were dropped, `unreadable` skipped.
+
+    `gaps`: batches that did not go on where the last one ended; they were read again.
+    """
 
     taken: int = 0
     repeats: int = 0
     unreadable: int = 0
     commits_failed: int = 0
+    gaps: int = 0
 
 
 class QueueConsumer:
@@ -103,6 +107,7 @@ class QueueConsumer:
         self._generation = 0
         self._assigned: set[int] = set()
         self._marks: dict[int, Place] = {}
+        self._next: dict[int, int] = {}  # empty after each positioning: a log may begin anywhere
         self._unread = False
         self._paused = False
 
@@ -150,10 +155,14 @@ class QueueConsumer:
             self._fenced(str(error))
 
     def _wait_for_room(self) -> None:
-        """Polling goes on, or the group would take this member for dead."""
-        self._pause()
-        if self._check(self._consumer.poll(0)):
-            self._forget_positions()  # it was on its way when the pause began; it is read again
+        """Polling goes on, or the group would take this member for dead.
+
+        A paused partition does not go on where it stopped: what was fetched may be skipped. So its
+        position is read from the group again, as after an assignment.
+        """
+        if not self._unread:
+            self._forget_positions()
+        self._check(self._consumer.poll(0))
 
     def _round(self) -> None:
         """One batch, with one slot reserved to begin with; slots that it does not use are free
@@ -174,10 +183,28 @@ class QueueConsumer:
                 slots += more
                 rest = self._consumer.consume(more, 0) if more else []
                 messages += [message for message in rest if self._check(message)]
-            if messages and generation == self._generation and not self._stopping.is_set():
+            if not messages or generation != self._generation or self._stopping.is_set():
+                return
+            if self._without_gap(messages):
                 taken = self._take_batch(messages)
+            else:
+                self._forget_positions()
         finally:
             self._holding.give_back(slots - taken)
+
+    def _without_gap(self, messages: Sequence[Message]) -> bool:
+        """Whether each partition goes on right behind what was taken: a commit skips nothing."""
+        for message in messages:
+            partition, offset = message.partition(), message.offset()
+            expected = self._next.get(partition)
+            if expected is not None and offset != expected:
+                self.counts.gaps += 1
+                _LOG.warning(
+                    "%s[%s]: offset %s after %s", self._topic, partition, offset, expected - 1
+                )
+                return False
+            self._next[partition] = offset + 1
+        return True
 
     def _take_batch(self, messages: Sequence[Message]) -> int:
         """Commit, then hand on. Returns how many slots are in use from now on."""
@@ -275,6 +302,7 @@ class QueueConsumer:
     def _forget_positions(self) -> None:
         """Positions and marks are read from the group before anything more is taken."""
         self._marks.clear()
+        self._next.clear()
         self._unread = bool(self._assigned)
         self._paused = False
         self._pause()
