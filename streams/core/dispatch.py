@@ -19,6 +19,8 @@ from dalsegno.streams.core.step_table import DISPATCHED, READY
 # What a handoff holds beside its inputs, effects and save: names, numbers, framing.
 _FRAME_BYTES: Final = 512
 _ENTRY_BYTES: Final = 64
+# An empty MessagePack map.
+_NO_INPUTS: Final = b"\x80"
 _PEOPLE: Final = frozenset({"person", "information"})
 
 
@@ -29,6 +31,8 @@ def dispatch_ready(draft: Draft) -> None:
     to know. Steps that stay back are found again in the run's heap of ready steps.
     """
     head = draft.head
+    if not draft.ready and not draft.run.ready:
+        return
     if head.paused or head.gate or head.plan_open or head.state in FINAL_RUNS:
         return
     width = draft.now.policy.step_concurrency_max - head.tally[FLYING]
@@ -63,12 +67,14 @@ def _give_out(draft: Draft, place: int, row: StepRow) -> int:
     """Dispatches a step and returns 1, or puts it to a person and returns 0."""
     step = draft.steps[place]
     run = draft.run
-    context = draft.context
-    missing = context.missing(step.reads)
-    if missing:
-        ask_for_fields(draft, place, row, missing, reason="missing_field")
-        return 0
-    inputs = context.pack(step.reads)
+    inputs = _NO_INPUTS
+    if step.reads:
+        context = draft.context
+        missing = context.missing(step.reads)
+        if missing:
+            ask_for_fields(draft, place, row, missing, reason="missing_field")
+            return 0
+        inputs = context.pack(step.reads)
     effects: tuple[JournalEntry, ...] = ()
     size = _FRAME_BYTES + len(inputs) + len(step.goal)
     if run.journal is not None and (journal := run.journal.get(place)) is not None:
@@ -81,9 +87,10 @@ def _give_out(draft: Draft, place: int, row: StepRow) -> int:
             detail = "an effect was intended, its outcome is unknown"
             ask(draft, place, row, reason="unknown_effect", detail=detail)
             return 0
-    save = draft.saved(place)
-    if save is not None:
-        size += len(save)
+    save = None
+    if run.saves is not None:
+        save = run.saves.get(place)
+        size += len(save or b"")
     policy = draft.now.policy
     if size > policy.dispatch_bytes_max:
         detail = f"about {size} bytes, the policy allows {policy.dispatch_bytes_max}"
@@ -136,7 +143,7 @@ def _take_off(
         retries=row.failures + row.infra,
     )
     action = Dispatch(queue, handoff, head.trace)
-    offset, index, count = now.outbox.put(action.channel, action)
+    offset, index, count = now.outbox.put("queue." + queue, action)
     row.flight = Flight(log_ms, start_by, offset, index, count)
     draft.move(place, row, DISPATCHED)
     row.due_ms = now.live_from_now(policy.start_limit_ms)
@@ -146,9 +153,12 @@ def _take_off(
 def settle(draft: Draft) -> None:
     """Says what the run is doing, from the counts of its steps; ends it when all are done."""
     head = draft.head
+    tally = head.tally
+    if head.left and tally[FLYING] and head.state is RunState.RUNNING and not head.paused:
+        # The most frequent case: the run goes on as it did.
+        return
     if head.state in FINAL_RUNS:
         return
-    tally = head.tally
     if head.left == 0 and not head.plan_open:
         state, waiting = RunState.SUCCEEDED, ""
         draft.reason = "all steps completed"

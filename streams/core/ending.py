@@ -13,7 +13,7 @@ from dalsegno.streams.core.runstate import FLYING, Stub, StubHead
 STUB_CONTEXT_BYTES: Final = 2_048
 
 
-def end_run(draft: Draft, *, step: str, epoch: int, request_id: str) -> Stub:
+def end_run(draft: Draft, *, step: str, epoch: int) -> Stub:
     """Answers the workers of running attempts and whoever started the run.
 
     The context goes without its secret fields, and not at all when it is above the policy's
@@ -54,7 +54,7 @@ def end_run(draft: Draft, *, step: str, epoch: int, request_id: str) -> Stub:
             reason=draft.reason,
             last_step=step,
             last_epoch=epoch,
-            request_id=request_id,
+            request_id=draft.seen,
             effects_unknown=head.effects_unknown,
             context=context if len(context) <= STUB_CONTEXT_BYTES else b"",
         ),

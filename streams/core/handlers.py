@@ -37,7 +37,6 @@ from dalsegno.streams.core.lifecycle import (
 )
 from dalsegno.streams.core.moment import Ruling
 from dalsegno.streams.core.routing import step_failed
-from dalsegno.streams.core.stepping import Fired
 from dalsegno.streams.core.verdicts import stall_suspected
 
 
@@ -80,7 +79,7 @@ def step_and_epoch(event: object) -> tuple[str, int]:
     """The step and epoch that an event names, if it is about a step."""
     if isinstance(event, AttemptEvent):
         return event.step, event.epoch
-    if isinstance(event, StallSuspected | Fired):
+    if isinstance(event, StallSuspected):
         return event.step, event.epoch
     return "", 0
 

@@ -52,6 +52,7 @@ class Moment:
         """A live deadline: the first attempt after a time without any starts the clock afresh."""
         if self.flying == 0:
             self.clock.take_off()
+            return self.clock.live_ms + delay_ms
         return self.clock.live_now_ms(self.policy.live_cap_ms) + delay_ms
 
 

@@ -96,10 +96,12 @@ class Partition:
         now.outbox.offset = now.offset = record.offset
         now.at_ms = record.at_ms
         clock = now.clock
-        clock.log_ms = max(clock.log_ms, record.at_ms)
+        clock.observe(record.at_ms)
         if type(event) is ClockTick and self._controls.fresh(event):
             clock.tick(now.policy.live_cap_ms)
-        self._fire()
+        runs = self._runs
+        if runs.log_timers.passed(clock.log_ms) or runs.live_timers.passed(clock.live_ms):
+            self._fire()
         if isinstance(event, RunEvent):
             self._arrivals.run_event(record, event)
         elif isinstance(event, RunControl):

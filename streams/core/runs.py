@@ -177,17 +177,16 @@ class Runs:
         """Adopts a unit's draft, notes what changed; returns the change of attempts in flight."""
         run = draft.run
         was = run.head.tally[FLYING]
+        run_id = run.id
         if draft.entry is not run.entry:
             self._plans.hold(draft.entry)
             self._plans.drop(run.entry.plan.digest)
-        flights = draft.adopt()
-        if flights:
-            steps = run.entry.steps
-            for place in flights:
-                self._flights[run.id, steps[place].name] = None
-        marks = self._dirty.get(run.id)
+        steps = draft.steps
+        for place in draft.adopt():
+            self._flights[run_id, steps[place].name] = None
+        marks = self._dirty.get(run_id)
         if marks is None:
-            marks = self._dirty[run.id] = set()
+            marks = self._dirty[run_id] = set()
         for place in draft.rows:
             marks.add(place // PAGE_STEPS)
         if draft.change is not None:
@@ -199,10 +198,13 @@ class Runs:
             marks.add(tags.SAVE << tags.SHIFT | draft.save[0])
         if draft.seen and run.seen is not None:
             _forget_ids(run, marks)
+        log_due, live_due = run.log_due, run.live_due
         refresh(run)
-        self.log_timers.changed(run.id, run.log_due)
-        if run.live_due != NEVER:
-            self.live_timers.changed(run.id, run.live_due)
+        # A later deadline needs no entry: the earlier one surfaces first and is compared then.
+        if run.log_due < log_due:
+            self.log_timers.changed(run_id, run.log_due)
+        if run.live_due < live_due:
+            self.live_timers.changed(run_id, run.live_due)
         return run.head.tally[FLYING] - was
 
     def capture(self) -> list[tuple[bytes, bytes | None]]:

@@ -80,7 +80,7 @@ class RunHead(msgspec.Struct, array_like=True, kw_only=True, gc=False):
 
 
 class Effect(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """An entry of a step's journal. `intended_epoch`: of its first intent, `entry.epoch` of its last."""
+    """An entry of a step's journal, and the epoch of its first intent (the entry has the last)."""
 
     entry: JournalEntry
     intended_epoch: int

@@ -21,7 +21,6 @@ class Fired(msgspec.Struct, frozen=True, gc=False):
     name: str
     step: str = ""
     epoch: int = 0
-    source: str = ""
 
 
 _TTL: Final = Fired("ttl")

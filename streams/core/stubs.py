@@ -67,7 +67,7 @@ def after_end(now: Moment, stub: Stub, event: RunEvent) -> tuple[Ruling, bool]:
         return duplicate(), False
     if isinstance(event, AttemptEvent):
         return superseded("run_ended"), False
-    if isinstance(event, RunCancelled) and event.request_id == head.request_id:
+    if isinstance(event, RunCancelled) and f"RunCancelled:{event.request_id}" == head.request_id:
         return duplicate(answer=True), False
     return refused("run_ended", f"the run has ended: {head.state}"), False
 

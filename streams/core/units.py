@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from dalsegno.schemas.control import RunControl, StallSuspected
-from dalsegno.schemas.events import RunCancelled, RunEvent, RunStarted
+from dalsegno.schemas.events import RunEvent, RunStarted
 from dalsegno.schemas.outputs import AnswerType, Outcome, RunState, Transition
 from dalsegno.streams.core.actions import Audit
 from dalsegno.streams.core.answering import answer_type, tell
@@ -24,7 +24,6 @@ from dalsegno.streams.core.run_table import FINAL_RUNS, RUN_MOVES
 from dalsegno.streams.core.runs import Runs
 from dalsegno.streams.core.runstate import FLYING, NEVER, Run, Stub
 from dalsegno.streams.core.step_table import PENDING, READY
-from dalsegno.streams.core.stepping import Fired
 from dalsegno.streams.core.stepping import fire as _fire
 
 _TRANSITIONS: Final = "transitions"
@@ -50,7 +49,7 @@ class Units:
         dispatch_ready(draft)
         settle(draft)
         self._answer(run, event, ACCEPTED, "RunStarted")
-        self._record(draft, "RunStarted", ACCEPTED, event)
+        self._record(draft, "RunStarted", ACCEPTED, event.source, "", 0)
 
     def event(self, run: Run, event: RunEvent | StallSuspected) -> Ruling | None:
         """Applies an event to a live run: the ruling, or None when the fold raised.
@@ -64,15 +63,15 @@ class Units:
             ruling = self._seen(draft, event) if kind.one_shot else None
             if ruling is None:
                 ruling = kind.apply(draft, event)
-            if ruling.outcome is Outcome.APPLIED:
-                dispatch_ready(draft)
-                settle(draft)
-                if ruling.answer or ruling.failed:
+            applied = ruling.outcome is Outcome.APPLIED
+            if applied or ruling.keeps:
+                if applied:
+                    dispatch_ready(draft)
+                    settle(draft)
+                if ruling.answer or ruling.failed or not applied:
                     self._answer(run, event, ruling, kind.name)
-                self._record(draft, kind.name, ruling, event)
-            elif ruling.keeps:
-                self._answer(run, event, ruling, kind.name)
-                self._record(draft, kind.name, ruling, event)
+                step, epoch = (event.step, event.epoch) if kind.of_step else ("", 0)  # type: ignore[union-attr]
+                self._record(draft, kind.name, ruling, event.source, step, epoch)
             else:
                 draft.discard()
                 self._now.outbox.rollback(mark)
@@ -101,7 +100,8 @@ class Units:
             dispatch_ready(draft)
             settle(draft)
             if fired.name:
-                self._record(draft, "timer:" + fired.name, _TIMER, fired)
+                cause = "timer:" + fired.name
+                self._record(draft, cause, _TIMER, "", fired.step, fired.epoch)
             else:
                 self._now.flying += self._runs.adopt(draft)
         except (MemoryError, RecursionError):
@@ -110,19 +110,18 @@ class Units:
         except Exception as error:  # noqa: BLE001
             self._raised(draft, mark, f"timer: {error!r}")
 
-    def _record(
-        self, draft: Draft, cause: str, ruling: Ruling, event: RunEvent | StallSuspected | Fired
+    def _record(  # noqa: PLR0917 - the hottest call of all, and keywords cost
+        self, draft: Draft, cause: str, ruling: Ruling, actor: str, step: str, epoch: int
     ) -> None:
         """Ends the run if its state is final, puts the transition on record, adopts."""
         now, head, run = self._now, draft.head, draft.run
         before = run.head
-        step, epoch = step_and_epoch(event)
-        if head.state is not before.state and head.state not in RUN_MOVES[before.state]:
-            raise IllegalMove(f"run {run.id!r} from {before.state} to {head.state}")
         stub: Stub | None = None
-        if head.state in FINAL_RUNS:
-            request = event.request_id if isinstance(event, RunCancelled) else ""
-            stub = end_run(draft, step=step, epoch=epoch, request_id=request)
+        if head.state is not before.state:
+            if head.state not in RUN_MOVES[before.state]:
+                raise IllegalMove(f"run {run.id!r} from {before.state} to {head.state}")
+            if head.state in FINAL_RUNS:
+                stub = end_run(draft, step=step, epoch=epoch)
         if draft.facts:
             head.run_version += 1
         log_ms = head.updated_ms = now.clock.log_ms
@@ -146,7 +145,7 @@ class Units:
             changes=draft.changes(),
             step=step,
             epoch=epoch,
-            actor=event.source,
+            actor=actor,
             detail=ruling.detail,
             diff=diff,
         )
