@@ -8,6 +8,7 @@ import msgspec
 from tests.simulation.clock import Process, Step, first_of
 from tests.simulation.log import Entry, Producer
 from tests.simulation.plans import RunSpec, pack
+from tests.simulation.poison import POISON
 
 from dalsegno.schemas.control import DecisionMade, DecisionType
 from dalsegno.schemas.events import FailureType as Failure
@@ -64,6 +65,8 @@ class Client:
                 break
             yield rng.randrange(0, 6_000)
             yield from self.say(self.odd_event())
+        if rng.random() < odds.poison:
+            yield from self.say(RiskFlagged(run_id=self.spec.run_id, flag_id="poison", flag=POISON))
         if rng.random() < odds.cancel:
             yield rng.randrange(0, 8_000)
             yield from self.say(

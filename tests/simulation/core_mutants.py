@@ -53,10 +53,23 @@ def everywhere(function: Callable[..., Any], bug: Callable[..., Any]) -> Iterato
                 stack.enter_context(patch.object(module, name, bug))
             for held in list(vars(module).values()):
                 if isinstance(held, dict):
-                    for key, value in list(held.items()):
-                        if value is function:
-                            stack.enter_context(patch.dict(held, {key: bug}))
+                    changed = with_bug(held, function, bug)
+                    if changed:
+                        stack.enter_context(patch.dict(held, changed))
         yield
+
+
+def with_bug(table: dict[Any, Any], function: Callable[..., Any], bug: Any) -> dict[Any, Any]:
+    """The entries of a table that hold the function, themselves or in a field, with the bug."""
+    changed: dict[Any, Any] = {}
+    for key, value in table.items():
+        if value is function:
+            changed[key] = bug
+        elif isinstance(value, msgspec.Struct):
+            for field in value.__struct_fields__:
+                if getattr(value, field) is function:
+                    changed[key] = msgspec.structs.replace(value, **{field: bug})
+    return changed
 
 
 def epoch_check_dropped() -> Any:

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 from tests.simulation.clock import Future, Process, Step, first_of
 from tests.simulation.log import Changelog, Entry, Producer
 from tests.simulation.monitor import Watch
+from tests.simulation.upgrade import code_for
 
 from dalsegno.schemas.control import ClockTick
 from dalsegno.streams.core.actions import Output
+from dalsegno.streams.core.controls import RulesUnknown
 from dalsegno.streams.core.partition import Partition
 from dalsegno.streams.core.sequence import Sequence
 
@@ -68,6 +70,8 @@ class Session:
                 return
             for entry in self.log.entries[position : position + BATCH_MAX]:
                 self.adopt(entry)
+                if not self.alive:
+                    return
                 if self.world.rng.random() < 0.1:
                     yield 0
                     if not self.alive:
@@ -77,7 +81,12 @@ class Session:
 
     def adopt(self, entry: Entry) -> None:
         """One record: the state and its outputs go together."""
-        outputs = self.partition.apply(self.world.record(self.number, entry))
+        try:
+            outputs = self.partition.apply(self.world.record(self.number, entry))
+        except RulesUnknown:
+            # The partition stops until code that knows the rules takes it over.
+            self.end("rules unknown")
+            return
         for output in outputs:
             if not self.already_out(output):
                 self.queued.append((output, self.world.checker.output_bytes(output)))
@@ -205,6 +214,7 @@ class Engine:
     def __init__(self, world: World, name: str) -> None:
         self.world = world
         self.process = Process(world.scheduler, name)
+        self.rules_known = world.code[name]
         self.sessions: dict[int, Session] = {}
         self.tasks: dict[int, int] = {}
         self._task_number = 0
@@ -283,5 +293,5 @@ class Engine:
 
     def restore(self, number: int, parts: list[tuple[bytes, bytes]]) -> Partition:
         if not parts:
-            return self.world.new_partition(number)
-        return Partition.restore(number, parts)
+            return self.world.new_partition(number, self.rules_known)
+        return code_for(self.rules_known).restore(number, parts, rules_known=self.rules_known)

@@ -141,4 +141,5 @@ STRIKES: tuple[Callable[[Faults], None], ...] = (
     Faults.write_rubbish,
     Faults.judge_wrongly,
     Faults.judge_wrongly,
+    Faults.judge_wrongly,
 )

@@ -85,7 +85,10 @@ def draw_step(
         recover=rng.choice(list(RecoverPolicy)),
         timeout_ms=rng.choice((3_000, 6_000, 12_000)),
         retry=RetryPolicy(
-            max_attempts=rng.choice((2, 4)), max_infra_attempts=12, initial_ms=200, max_ms=3_000
+            max_attempts=rng.choice((2, 4)),
+            max_infra_attempts=12,
+            initial_ms=rng.choice((200, 2_000)),
+            max_ms=6_000,
         ),
         unknown=rng.choice(list(UnknownPolicy)[:2]),
     )

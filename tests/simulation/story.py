@@ -13,7 +13,7 @@ from tests.simulation.body import written
 from tests.simulation.log import Entry
 from tests.simulation.plans import RunSpec
 
-from dalsegno.schemas.control import StallSuspected
+from dalsegno.schemas.control import StallSuspected, Verdict
 from dalsegno.schemas.events import (
     AttemptEvent,
     EffectConfirmed,
@@ -24,6 +24,7 @@ from dalsegno.schemas.events import (
     RunResumed,
     RunStarted,
     StepFailed,
+    StepProgressed,
     StepReleased,
     StepStarted,
 )
@@ -64,7 +65,7 @@ class BrokenPromiseError(AssertionError):
 
 
 class Flight:
-    """One dispatched epoch of a step. `given_back`: released, lost, or failed by a report."""
+    """One dispatched epoch of a step. `over`: what ended it. `given_back`: not a timer."""
 
     def __init__(self, handoff: Handoff, live_ms: int) -> None:
         self.handoff = handoff
@@ -72,6 +73,7 @@ class Flight:
         self.started_live_ms: int | None = None
         self.reported_at = -1
         self.given_back = False
+        self.over = ""
 
 
 class Story:
@@ -207,8 +209,12 @@ class Story:
             self.state = change.run_state_after
         if before in FINAL and change.changes:
             self.fail("P3", f"changed after its end by {change.cause}")
-        if change.cause == "timer:timeout":
-            self.check_timeout(change, live_ms)
+        if timer:
+            flight = self.flights.get(change.step, {}).get(change.epoch)
+            if change.cause == "timer:timeout":
+                self.check_timeout(change, live_ms)
+            if flight is not None and change.cause in {"timer:timeout", "timer:start_limit"}:
+                flight.over = change.cause
         if change.outcome is Outcome.APPLIED and not timer:
             self.on_applied(change, entry, log_ms, live_ms)
         for each in change.changes:
@@ -258,8 +264,10 @@ class Story:
             self.fail("P3", f"was cancelled and is {self.state}")
         elif isinstance(event, StallSuspected):
             flight = self.flights.get(event.step, {}).get(event.epoch)
-            if flight is not None:
+            # Stuck goes on record; only its timeout ends such an attempt.
+            if flight is not None and event.verdict is not Verdict.STUCK:
                 flight.given_back = True
+                flight.over = event.verdict
         elif isinstance(event, AttemptEvent):
             self.on_attempt_applied(event, entry, log_ms, live_ms)
 
@@ -280,17 +288,19 @@ class Story:
                 "P3", f"{type(event).__name__} of {event.step} epoch {event.epoch} was applied"
             )
             return
+        if flight.over and not isinstance(event, StepProgressed):
+            self.fail("P3", f"{type(event).__name__} was applied after its attempt's {flight.over}")
         if isinstance(event, StepStarted):
             if entry.at_ms >= flight.handoff.start_by_ms:
                 self.fail(
                     "P4", f"step {event.step} epoch {event.epoch} started after its start limit"
                 )
             flight.started_live_ms = live_ms
-        elif isinstance(event, StepReleased):
+        elif isinstance(event, StepReleased | StepFailed):
             flight.given_back = True
-        elif isinstance(event, StepFailed):
-            flight.given_back = True
-            self.on_failure(event, log_ms)
+            flight.over = type(event).__name__
+            if isinstance(event, StepFailed):
+                self.on_failure(event, log_ms)
 
     def on_own_attempt(self, event: AttemptEvent) -> None:
         """A service's own attempts only rise."""
@@ -333,7 +343,8 @@ class Story:
         if self.state is None:
             return self.refused
         if self.state is RunState.QUARANTINED:
-            return self.escalations > 0
+            # Put aside for a person, with its time to live as the deadline.
+            return True
         if self.state is not RunState.WAITING:
             return self.state in FINAL
         states = list(self.steps.values())

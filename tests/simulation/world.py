@@ -23,9 +23,11 @@ from tests.simulation.invariants import Checker
 from tests.simulation.log import Changelog, Entry, LogPartition
 from tests.simulation.network import Network
 from tests.simulation.plans import RunSpec, draw_run
+from tests.simulation.poison import poisoned
 from tests.simulation.receiver import Receiver
 from tests.simulation.service import Services
 from tests.simulation.story import BrokenPromiseError
+from tests.simulation.upgrade import NEW_CODE, OLD_CODE, Upgrade, code_for
 from tests.simulation.worker import Worker
 
 from dalsegno.schemas.control import Policy, PolicySet
@@ -64,11 +66,13 @@ class Setup(msgspec.Struct, frozen=True):
     faults: int
     chaos_ms: int
     trouble_percent: float
+    upgrade: bool
 
     @classmethod
     def draw(cls, rng: Random, *, large: bool) -> Setup:
         if large:
-            return cls(3, 3, 4, 3, 14, rng.randrange(10, 40), 60_000, rng.choice((1.0, 4.0)))
+            trouble = rng.choice((1.0, 4.0))
+            return cls(3, 3, 4, 3, 14, rng.randrange(10, 40), 60_000, trouble, rng.random() < 0.5)
         return cls(
             partitions=rng.choice((1, 1, 2)),
             engines=rng.choice((1, 2, 2)),
@@ -78,6 +82,7 @@ class Setup(msgspec.Struct, frozen=True):
             faults=rng.choice((0, 4, 8, 14)),
             chaos_ms=rng.choice((8_000, 15_000, 25_000)),
             trouble_percent=rng.choice((0.0, 1.0, 4.0, 10.0)),
+            upgrade=rng.random() < 0.15,
         )
 
 
@@ -96,6 +101,7 @@ class Odds(msgspec.Struct, frozen=True):
     pause: float
     deaf: float
     skips: bool
+    poison: float
     work_ms: int
     failure_types: tuple[FailureType, ...]
 
@@ -112,6 +118,7 @@ class Odds(msgspec.Struct, frozen=True):
             pause=0.25 if rough else 0.0,
             deaf=0.3 if rough else 0.0,
             skips=rng.random() < 0.6,
+            poison=0.05 if rough else 0.0,
             work_ms=rng.choice((50, 600, 4_000)),
             failure_types=tuple(FailureType) if rng.random() < 0.4 else retried,
         )
@@ -156,12 +163,14 @@ class World:
         self._make_logs()
         self.engine_group = Group(self.scheduler, setup.partitions, SESSION_MS)
         self.queue_group = QueueGroup(self.scheduler, setup.partitions, SESSION_MS)
+        self.code = {f"engine-{number}": OLD_CODE for number in range(setup.engines)}
         self.checker = Checker(self)
         self._listen()
-        self.engines = [self.start_engine(f"engine-{number}") for number in range(setup.engines)]
+        self.engines = [self.start_engine(name) for name in self.code]
         self.workers = [self.start_worker(f"worker-{number}") for number in range(setup.workers)]
         self.clients = [Client(self, spec) for spec in self.specs.values()]
         self.services = Services(self)
+        self.upgrade = Upgrade(self) if setup.upgrade else None
         self.faults = Faults(self)
 
     def _make_logs(self) -> None:
@@ -211,8 +220,9 @@ class World:
     def record(self, number: int, entry: Entry) -> Record:
         return self.records[number][entry.offset]
 
-    def new_partition(self, number: int) -> Partition:
-        return Partition(number)
+    def new_partition(self, number: int, known: tuple[int, ...] = NEW_CODE) -> Partition:
+        """An empty partition, by the newest code unless `known` says otherwise."""
+        return code_for(known)(number, rules_known=known)
 
     def partition_of(self, run_id: str) -> int:
         return int(run_id.rpartition("-")[2]) % self.setup.partitions
@@ -276,6 +286,10 @@ class World:
 
     def run(self) -> str:
         """Chaos, calm, rest. Returns the digest of the trace; raises `BrokenPromiseError`."""
+        with poisoned():
+            return self._run()
+
+    def _run(self) -> str:
         for log in self.events:
             policy = PolicySet(partition=log.number, number=1, policy=self.policy)
             log.append("", policy, writer="console")
@@ -303,6 +317,8 @@ class World:
         return self._digest.hexdigest()
 
     def _settled(self) -> bool:
+        if self.upgrade is not None and not self.upgrade.done:
+            return False
         return not self.checker.unsettled() and all(
             client.done and client.settled for client in self.clients
         )

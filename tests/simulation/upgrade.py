@@ -1,0 +1,74 @@
+"""A rolling upgrade: new code everywhere under the old rules, then the marker in the log.
+
+The second rules version exists only here: under it handoffs may be started one second longer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from tests.simulation.clock import Process, Step
+
+from dalsegno.schemas.control import RulesChanged
+from dalsegno.streams.core.actions import Output
+from dalsegno.streams.core.partition import Partition
+from dalsegno.streams.core.record import Record
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+OLD_CODE: Final = (1,)
+NEW_CODE: Final = (1, 2)
+LONGER_MS: Final = 1_000
+
+
+class TwoRules(Partition):
+    """Code that knows rules 1 and 2, and decides by those in force at each record."""
+
+    def apply(self, record: Record) -> list[Output]:
+        if self.rules < 2:
+            return super().apply(record)
+        now = self._now
+        policy = now.policy
+        longer = policy.start_limit_ms + LONGER_MS
+        now.policy = changed = msgspec.structs.replace(policy, start_limit_ms=longer)
+        try:
+            return super().apply(record)
+        finally:
+            if now.policy is changed:
+                now.policy = policy
+
+
+def code_for(rules_known: tuple[int, ...]) -> type[Partition]:
+    return TwoRules if rules_known == NEW_CODE else Partition
+
+
+class Upgrade:
+    """Restarts one engine after the other with new code, then activates the rules."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.process = Process(world.scheduler, "operator")
+        self.done = False
+        self.process.spawn(self.roll(), delay_ms=world.rng.randrange(0, world.setup.chaos_ms))
+
+    def roll(self) -> Step:
+        world = self.world
+        for name in list(world.code):
+            world.code[name] = NEW_CODE
+            for engine in world.engines:
+                if engine.process.name == name:
+                    engine.process.kill()
+            yield world.rng.randrange(100, 4_000)
+        while not self.everyone_knows():
+            yield 500
+        for log in world.events:
+            marker = RulesChanged(partition=log.number, number=1, rules_version=2)
+            log.append("", marker, writer="operator")
+            yield world.network.delay()
+        self.done = True
+
+    def everyone_knows(self) -> bool:
+        """What the owners' claims say."""
+        return all(engine.rules_known == NEW_CODE for engine in self.world.engines)
