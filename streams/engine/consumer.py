@@ -8,6 +8,7 @@ tasks want, and delivers it to the topic's agent as one stream event.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Coroutine
 from typing import Any, Final
 
@@ -143,6 +144,8 @@ class BatchConsumer(driver.Consumer):  # type: ignore[misc]
     async def on_stop(self) -> None:
         """Final checkpoints and a last commit, then the client leaves."""
         await self.ownership.close()
+        with contextlib.suppress(KafkaError, TimeoutError):  # for lag tools only
+            await self.commit_positions(self.ownership.saved_positions())
         if self.ownership.context.settings.leave and self.membership is not None:
             await self._on_thread(self.membership.leave())
         await super().on_stop()

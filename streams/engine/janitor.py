@@ -70,12 +70,7 @@ class Janitor:
 
     async def commit_offsets(self) -> None:
         """Commit checkpointed positions, for lag tools."""
-        topic = self._settings.topics.events
-        positions = {
-            TopicPartition(topic, number): task.checkpointer.position
-            for number, task in self._ownership.tasks.items()
-            if task.checkpointer is not None and task.checkpointer.ever_committed
-        }
+        positions = self._ownership.saved_positions()
         news = {tp: at for tp, at in positions.items() if self._committed.get(tp) != at}
         if not news:
             return

@@ -7,6 +7,7 @@ from collections.abc import Coroutine
 from typing import Any, Final
 
 import structlog
+from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 
 from dalsegno.streams.engine.context import EngineContext
@@ -133,6 +134,15 @@ class Ownership:
                     return
 
         self._spawn(restart())
+
+    def saved_positions(self) -> dict[TopicPartition, int]:
+        """Positions of committed checkpoints: what the group may know of."""
+        topic = self.context.settings.topics.events
+        return {
+            TopicPartition(topic, number): task.checkpointer.position
+            for number, task in self.tasks.items()
+            if task.checkpointer is not None and task.checkpointer.ever_committed
+        }
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         job = self.loop.create_task(work)

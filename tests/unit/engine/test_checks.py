@@ -1,0 +1,105 @@
+"""Start-up checks: each fault by name, with what mends it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dalsegno.schemas.topics import Topics
+from dalsegno.streams.engine.checks import check, layout_of
+from dalsegno.streams.engine.topics_admin import TopicFacts, differences, plan
+
+TOPICS = Topics("t")
+
+
+def right(*, dev: bool = False, replication: int = 3) -> dict[str, TopicFacts]:
+    return {
+        topic.name: TopicFacts(topic.partitions, replication, topic.config)
+        for topic in plan(TOPICS, 4, ["default", "gpu"], dev=dev)
+    }
+
+
+def faults(facts: dict[str, TopicFacts], *, dev: bool = False) -> str:
+    return "\n".join(check(TOPICS, facts, dev=dev).faults)
+
+
+def with_config(name: str, **config: str) -> dict[str, TopicFacts]:
+    facts = right()
+    changed = {key.replace("_", "."): value for key, value in config.items()}
+    facts[name] = replace(facts[name], config={**facts[name].config, **changed})
+    return facts
+
+
+def test_topics_as_created_have_no_fault() -> None:
+    findings = check(TOPICS, right(), dev=False)
+    assert findings.faults == ()
+    assert findings.warnings == ()
+
+
+def test_a_missing_topic_names_the_command() -> None:
+    facts = right()
+    del facts[TOPICS.owners]
+    assert faults(facts) == "topic t.owners is missing: run `dalsegno topics create`"
+    assert "t.events is missing" in faults({})
+
+
+def test_unequal_partition_counts_name_both_numbers() -> None:
+    facts = right()
+    facts[TOPICS.runs_changelog] = replace(facts[TOPICS.runs_changelog], partitions=8)
+    assert "8 partitions, t.events has 4" in faults(facts)
+    facts = right()
+    facts[TOPICS.queue("gpu")] = replace(facts[TOPICS.queue("gpu")], partitions=2)
+    assert "t.queue.gpu has 2" in faults(facts)
+
+
+def test_control_may_have_another_count() -> None:
+    facts = right()
+    facts[TOPICS.control] = replace(facts[TOPICS.control], partitions=1)
+    assert faults(facts) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "setting", "value"),
+    [
+        (TOPICS.events, "message.timestamp.type", "CreateTime"),
+        (TOPICS.heartbeats, "message.timestamp.type", "CreateTime"),
+        (TOPICS.events, "cleanup.policy", "compact"),
+        (TOPICS.events, "retention.ms", "604800000"),
+        (TOPICS.runs_changelog, "cleanup.policy", "delete"),
+        (TOPICS.runs_changelog, "segment.ms", "604800000"),
+        (TOPICS.dead_letters, "max.message.bytes", "1048588"),
+        (TOPICS.events, "min.insync.replicas", "1"),
+        (TOPICS.events, "unclean.leader.election.enable", "true"),
+    ],
+)
+def test_each_wrong_setting_is_a_fault_that_create_mends(
+    name: str, setting: str, value: str
+) -> None:
+    facts = right()
+    facts[name] = replace(facts[name], config={**facts[name].config, setting: value})
+    assert setting in faults(facts)
+    assert "dalsegno topics create" in faults(facts)
+    topic = next(t for t in plan(TOPICS, 4, ["default", "gpu"], dev=False) if t.name == name)
+    assert setting in differences(topic, facts[name])
+
+
+def test_larger_messages_and_shorter_segments_are_right() -> None:
+    facts = right()
+    config = {**facts[TOPICS.events].config, "max.message.bytes": "9999999", "segment.ms": "1000"}
+    facts[TOPICS.events] = replace(facts[TOPICS.events], config=config)
+    assert faults(facts) == ""
+
+
+def test_thin_replication_is_a_fault_and_in_dev_a_warning() -> None:
+    assert "replication below 3" in faults(right(replication=1))
+    findings = check(TOPICS, right(dev=True, replication=1), dev=True)
+    assert findings.faults == ()
+    assert len(findings.warnings) == 1
+
+
+def test_the_layout_has_room_for_framing() -> None:
+    layout = layout_of(TOPICS, right())
+    assert layout.partitions == 4
+    assert layout.queues == ("default", "gpu")
+    assert layout.size_of(TOPICS.events) < 1_048_588
