@@ -44,7 +44,7 @@ class Registry:
 
 def canonical_fingerprint(schema: object) -> bytes:
     """CRC-64-AVRO of a schema's parsing canonical form, little-endian. `schema`: decoded JSON."""
-    return bytes.fromhex(fingerprint(to_parsing_canonical_form(schema), "CRC-64-AVRO"))
+    return bytes.fromhex(fingerprint(to_parsing_canonical_form(schema), "CRC-64-AVRO"))  # pyright: ignore[reportArgumentType]
 
 
 def build(files: Mapping[tuple[str, int], str]) -> Registry:

@@ -1,8 +1,8 @@
 """Reads MessagePack that is not in its shortest form, for what a decoder would swallow.
 
 Keys that occur twice in a map, and times with digits below the microsecond. The bytes have passed a
-complete decoder and the depth limit before, so lengths are known to fit. Source: the MessagePack
-specification, timestamp extension included.
+complete decoder before, so lengths are known to fit. Source: the MessagePack specification,
+timestamp extension included.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ _WIDTHS: Final = {
 }  # fmt: skip
 # Bytes of the length after these type bytes.
 _SIZED: Final = {0xC4: 1, 0xC5: 2, 0xC6: 4, 0xD9: 1, 0xDA: 2, 0xDB: 4}
+_TEXTS: Final = (0xD9, 0xDA, 0xDB)
 _ARRAYS: Final = {0xDC: 2, 0xDD: 4}
 _MAPS: Final = {0xDE: 2, 0xDF: 4}
 _EXT_SIZED: Final = {0xC7: 1, 0xC8: 2, 0xC9: 4}
@@ -27,7 +28,9 @@ _EXT_FIXED: Final = {0xD4: 1, 0xD5: 2, 0xD6: 4, 0xD7: 8, 0xD8: 16}
 
 
 def scan(data: bytes) -> None:
-    """Raises `ValueRefusedError` for a repeated key or a time that microseconds cannot hold."""
+    """Raises `ValueRefusedError` for a key that is repeated or no text, an extension that is no
+    time, or a time that microseconds cannot hold. `RecursionError` beyond the stack's depth.
+    """
     end = _value(data, 0, "")
     if end != len(data):
         raise ValueRefusedError("", "bytes after the value's end")
@@ -72,7 +75,7 @@ def _array(data: bytes, at: int, count: int, path: str) -> int:
 def _map(data: bytes, at: int, count: int, path: str) -> int:
     keys: set[str] = set()
     for _ in range(count):
-        key, at = _key(data, at)
+        key, at = _key(data, at, path)
         inner = f"{path}.{key}" if path else key
         if key in keys:
             raise ValueRefusedError(inner, "the key occurs twice in its map")
@@ -81,14 +84,15 @@ def _map(data: bytes, at: int, count: int, path: str) -> int:
     return at
 
 
-def _key(data: bytes, at: int) -> tuple[str, int]:
-    """A map key; `values` has seen that the decoder made text of it."""
+def _key(data: bytes, at: int, path: str) -> tuple[str, int]:
     head = data[at]
-    if head < 0xC0:
+    if head & 0xE0 == 0xA0:
         start, size = at + 1, head & 31
-    else:
+    elif head in _TEXTS:
         width = _SIZED[head]
         start, size = at + 1 + width, _number(data, at + 1, width)
+    else:
+        raise ValueRefusedError(path, "a map key is not text")
     return data[start : start + size].decode(), start + size
 
 

@@ -13,6 +13,8 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from dalsegno.schemas.errors import ValueRefusedError
+from dalsegno.schemas.values_scan import scan
 from dalsegno.streams.core.context_errors import DeltaError, pointer
 
 Value: TypeAlias = (
@@ -29,17 +31,21 @@ _decode = msgspec.msgpack.Decoder().decode
 pack = msgspec.msgpack.Encoder().encode
 
 
-def unpack(data: bytes, depth: int = DEPTH_MAX) -> Value:
+def unpack(data: bytes) -> Value:
     """One value from exactly these bytes, checked. Raises `DeltaError` with the path inside it."""
-    return check(unpack_raw(data), (), depth)
+    return check(unpack_raw(data), (), DEPTH_MAX)
 
 
 def unpack_raw(data: bytes) -> object:
     """One MessagePack value from exactly these bytes, for `check`. Raises `DeltaError`."""
     try:
         value: object = _decode(data)
+        if pack(value) != data:
+            scan(data)  # a longer form, which is allowed, or a key twice, which decoding swallows
     except msgspec.MsgspecError as error:
         raise DeltaError("", f"is no MessagePack value: {error}") from error
+    except ValueRefusedError as error:
+        raise DeltaError("", str(error)) from error
     except RecursionError as error:
         raise DeltaError("", f"is nested deeper than {DEPTH_MAX} levels") from error
     return value

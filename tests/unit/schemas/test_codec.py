@@ -187,6 +187,9 @@ def test_the_hand_made_body_is_the_records() -> None:
         ({"run_id": b"\x80" * 30}, "run_id"),  # a number without an end
         ({"run_id": b"\4\xc3\x28"}, "run_id"),  # not UTF-8
         ({"run_id": b"\6\xed\xa0\x80"}, "run_id"),  # a surrogate in UTF-8's clothes
+        ({"source": b"\1", "sent_at_ms": b""}, "source"),  # a step back, read as the next field
+        ({"progress": b"\x80" * 9 + b"\2"}, "progress"),  # 2**64 before zigzag
+        ({"sent_at_ms": b"\xff" * 9 + b"\x7f"}, "sent_at_ms"),
         ({"epoch": b"\x80\x80\x80\x80\x10"}, "epoch"),  # 2**31
         ({"epoch": b"\x81\x80\x80\x80\x10"}, "epoch"),  # -2**31 - 1
         ({"expected_run_version": b"\4"}, "expected_run_version"),  # no such branch
