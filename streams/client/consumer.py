@@ -37,7 +37,7 @@ _LOG = logging.getLogger("dalsegno.worker")
 _BATCH_MAX = 500
 _POLL_S = 0.1
 _SEQUENCE_BYTES = 20
-_FULL_WAIT_S = 0.5  # without a free slot for so long, polling goes on with the partitions paused
+_FULL_WAIT_S = 2.0  # without a free slot for so long, polling goes on with the partitions paused
 
 
 class Message(Protocol):

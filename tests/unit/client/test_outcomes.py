@@ -1,0 +1,119 @@
+"""What a client tells about its runs, by the answers that it got."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from dalsegno.client import Flow, ReportRefused, RunRefused, RunState, WaitTimeout
+from dalsegno.schemas import codec, values
+from dalsegno.schemas.events import PlanExtended, RunStarted
+from dalsegno.schemas.outputs import Answer, AnswerType
+from dalsegno.streams.client.outcomes import Outcomes
+from dalsegno.streams.client.plan_parts import in_parts
+
+
+def answer(says: AnswerType, **fields: object) -> Answer:
+    given = {"reply_to": "c", "run_id": "r", "kind": "RunStarted", **fields}
+    return Answer(answer=says, **given)  # type: ignore[arg-type]
+
+
+def ended(state: RunState = RunState.SUCCEEDED) -> Answer:
+    return answer(
+        AnswerType.ENDED, run_state=state, run_version=4, context=values.pack({"score": 5})
+    )
+
+
+def test_the_end_of_a_run_comes_with_its_context_even_before_it_is_asked_for() -> None:
+    outcomes = Outcomes(10)
+    outcomes.tell(answer(AnswerType.ACCEPTED))
+    outcomes.tell(ended())
+    result = outcomes.wait_ended("r", 0)
+    assert result.succeeded
+    assert (result.state, result.run_version, result.context) == (
+        RunState.SUCCEEDED,
+        4,
+        {"score": 5},
+    )
+
+
+def test_a_waiter_is_woken() -> None:
+    outcomes = Outcomes(10)
+    threading.Timer(0.02, outcomes.tell, [ended(RunState.CANCELLED)]).start()
+    assert outcomes.wait_ended("r", 5).state is RunState.CANCELLED
+
+
+def test_a_refused_start_is_an_error_that_says_why() -> None:
+    outcomes = Outcomes(10)
+    outcomes.tell(answer(AnswerType.REFUSED, reason="cycle", detail="a > b > a"))
+    with pytest.raises(RunRefused, match="cycle: a > b > a"):
+        outcomes.wait_ended("r", 0)
+    outcomes.begin("r")  # a corrected start under the same id
+    outcomes.tell(ended())
+    assert outcomes.wait_ended("r", 0).succeeded
+
+
+def test_no_answer_in_time_is_a_timeout() -> None:
+    with pytest.raises(WaitTimeout, match="not ended within 0 s"):
+        Outcomes(10).wait_ended("r", 0)
+
+
+def test_a_start_that_is_sent_again_hears_that_its_run_has_ended() -> None:
+    outcomes = Outcomes(10)
+    outcomes.tell(answer(AnswerType.DUPLICATE, run_state=RunState.RUNNING))
+    with pytest.raises(WaitTimeout):
+        outcomes.wait_ended("r", 0)
+    outcomes.tell(answer(AnswerType.DUPLICATE, run_state=RunState.FAILED))
+    assert outcomes.wait_ended("r", 0).state is RunState.FAILED
+
+
+def test_a_superseded_report_is_raised_at_the_next_one_of_its_step_once() -> None:
+    outcomes = Outcomes(10)
+    outcomes.tell(
+        answer(AnswerType.SUPERSEDED, kind="StepProgressed", step="s", reason="older_attempt")
+    )
+    outcomes.check_report("r", "other")
+    with pytest.raises(ReportRefused, match="older_attempt") as caught:
+        outcomes.check_report("r", "s")
+    assert caught.value.outcome is AnswerType.SUPERSEDED
+    outcomes.check_report("r", "s")
+
+
+def test_a_request_hears_its_own_answer() -> None:
+    outcomes = Outcomes(10)
+    outcomes.tell(answer(AnswerType.ACCEPTED, kind="RunPaused"))
+    outcomes.forget_reply("r", "RunPaused")
+    with pytest.raises(WaitTimeout):
+        outcomes.wait_reply("r", "RunPaused", 0)
+    outcomes.tell(answer(AnswerType.REFUSED, kind="RunPaused", reason="run_ended"))
+    with pytest.raises(ReportRefused, match="run_ended"):
+        outcomes.wait_reply("r", "RunPaused", 0)
+
+
+def test_memory_is_bounded() -> None:
+    outcomes = Outcomes(3)
+    for number in range(10):
+        outcomes.tell(answer(AnswerType.ACCEPTED, run_id=f"r{number}"))
+    assert len(outcomes._runs) == 3
+
+
+def test_a_plan_beyond_the_message_limit_travels_in_parts() -> None:
+    flow = Flow("f")
+    for number in range(300):
+        flow.observed(name=f"step-{number}", reads=[], writes=[], goal="g" * 100)
+    started = RunStarted(
+        run_id="r", flow="f", flow_version=1, plan=flow.plan(), context=values.pack({"a": 1})
+    )
+    assert list(in_parts(started)) == [started]
+    first, *rest = in_parts(started, 8_000)
+    assert isinstance(first, RunStarted)
+    assert first.more
+    steps = list(first.plan.steps)
+    for part in rest:
+        assert isinstance(part, PlanExtended)
+        steps += part.steps
+    assert tuple(steps) == flow.plan().steps
+    # type: ignore[union-attr]
+    assert [part.last for part in rest] == [False] * (len(rest) - 1) + [True]
+    assert all(len(codec.encode(part)) <= 8_200 for part in (first, *rest))
