@@ -1,0 +1,134 @@
+"""The order of a checkpoint: capture, acknowledgements, one fenced transaction; failures."""
+
+from __future__ import annotations
+
+import asyncio
+
+from dalsegno.streams.engine.checkpoint import CheckpointDone, Checkpointer
+from dalsegno.streams.engine.errors import EngineError, FencedError
+
+
+class Fold:
+    def __init__(self) -> None:
+        self.position = 0
+
+    def capture(self) -> list[tuple[bytes, bytes | None]]:
+        return [(b"part", str(self.position).encode())]
+
+
+class Acks:
+    def __init__(self) -> None:
+        self.open = asyncio.Event()
+        self.waits = 0
+
+    def queued(self) -> dict[str, int]:
+        return {}
+
+    async def acknowledged(self, _queued: dict[str, int]) -> None:
+        self.waits += 1
+        await self.open.wait()
+
+
+class Fence:
+    def __init__(self) -> None:
+        self.written: list[bytes] = []
+        self.error: EngineError | None = None
+
+    async def commit(self, writes: dict[tuple[str, int], list[tuple[bytes, bytes]]]) -> None:
+        if self.error is not None:
+            raise self.error
+        self.written += [value for entries in writes.values() for _, value in entries]
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.fold, self.acks, self.fence = Fold(), Acks(), Fence()
+        self.failures: list[EngineError] = []
+        self.done: list[CheckpointDone] = []
+        self.checkpointer = Checkpointer(
+            self.fold,  # type: ignore[arg-type]
+            self.acks,  # type: ignore[arg-type]
+            self.fence,  # type: ignore[arg-type]
+            ("cl", 0),
+            interval_s=1_000.0,
+            events_max=10,
+            failed=self.failures.append,
+            done=self.done.append,
+            clock=asyncio.get_running_loop().time,
+        )
+
+    def apply(self, count: int) -> None:
+        self.fold.position += count
+        self.checkpointer.applied()
+
+
+async def settle() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_nothing_is_written_before_the_outputs_are_acknowledged() -> None:
+    bench = Bench()
+    bench.apply(11)  # over the bound: captured at once
+    await settle()
+    assert bench.acks.waits == 1
+    assert bench.fence.written == []
+    bench.acks.open.set()
+    await settle()
+    assert bench.fence.written == [b"11"]
+    assert bench.checkpointer.position == 11
+
+
+async def test_the_state_written_is_that_of_the_capture() -> None:
+    bench = Bench()
+    bench.apply(11)
+    bench.apply(5)
+    bench.acks.open.set()
+    await settle()
+    assert bench.fence.written == [b"11"]
+    assert bench.checkpointer.behind == 5
+    await bench.checkpointer.close()
+
+
+async def test_one_at_a_time_and_full_when_the_next_is_over_its_bound() -> None:
+    bench = Bench()
+    bench.apply(11)
+    assert not bench.checkpointer.full
+    bench.apply(11)
+    assert bench.checkpointer.full
+    assert bench.acks.waits <= 1
+    bench.acks.open.set()
+    await settle()
+    assert bench.fence.written == [b"11", b"22"]
+    assert not bench.checkpointer.full
+
+
+async def test_a_fenced_checkpoint_ends_all_writing() -> None:
+    bench = Bench()
+    bench.acks.open.set()
+    bench.fence.error = FencedError("a newer owner")
+    bench.apply(11)
+    await settle()
+    bench.fence.error = None
+    bench.apply(50)
+    await settle()
+    assert bench.fence.written == []
+    assert len(bench.failures) == 1
+    assert bench.checkpointer.position == 0
+
+
+async def test_settling_writes_what_is_under_way_and_then_the_rest() -> None:
+    bench = Bench()
+    bench.apply(11)
+    bench.apply(3)
+    bench.acks.open.set()
+    assert await bench.checkpointer.settle(5.0)
+    assert bench.fence.written == [b"11", b"14"]
+
+
+async def test_settling_gives_up_in_time() -> None:
+    bench = Bench()
+    bench.apply(11)
+    assert not await bench.checkpointer.settle(0.01)
+    await bench.checkpointer.close()
+    assert bench.fence.written == []
