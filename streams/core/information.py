@@ -26,8 +26,12 @@ def information_supplied(draft: Draft, event: InformationSupplied) -> Ruling:
     return ACCEPTED
 
 
-def recheck_missing(draft: Draft) -> None:
-    """Steps that waited for fields and have them now are ready again."""
+def recheck_missing(draft: Draft, changed: tuple[str, ...] | None = None) -> None:
+    """Steps that waited for fields and have them now are ready again.
+
+    `changed`: fields that a step has just written, one of which the waiting step must have asked
+    for; None when the information came from outside, for whoever waits.
+    """
     head = draft.head
     context = draft.context
     still: list[int] = []
@@ -36,8 +40,9 @@ def recheck_missing(draft: Draft) -> None:
         if row.state is not MISSING_INFO:
             continue
         missing = row.past.missing if row.past is not None else ()
-        if context.missing(missing):
-            still.append(place)
-        else:
+        asked = changed is None or any(field in changed for field in missing)
+        if asked and not context.missing(missing):
             draft.move(place, draft.row(place), READY)
+        else:
+            still.append(place)
     head.missing = tuple(still)

@@ -202,3 +202,38 @@ def test_a_reported_failure_shows_what_is_known_of_it() -> None:
     assert (asked.goal, asked.attempts, asked.epoch) == ("decide", 1, 1)
     assert asked.answer_by_ms == log.now_ms + log.partition.policy.person_wait_ms
     assert (view(log).state, view(log).waiting_for) == (RunState.WAITING, "person")
+
+
+def test_a_step_that_asked_for_information_waits_for_what_it_asked_for() -> None:
+    log = Log()
+    log.start(
+        plan_of(
+            step("a", may_write=("x",)),
+            step("b", may_write=("y",)),
+            step("c"),
+        )
+    )
+    for name in ("a", "b", "c"):
+        log.began(name)
+    ask = StepFailed(
+        run_id="r", step="c", epoch=1, failure_type=FailureType.MISSING_INFO, missing_fields=("y",)
+    )
+    (asked,) = escalations(log.put(ask))
+    assert (asked.asked, asked.missing_fields) == ("information", ("y",))
+    assert handoffs(log.done("a", ops=[["set", ["x"], 1]])) == []
+    assert row(log, "c").state is StepState.MISSING_INFO
+    out = log.done("b", ops=[["set", ["y"], 1]])
+    assert [(h.step, h.epoch) for h in handoffs(out)] == [("c", 2)]
+
+
+def test_a_step_that_did_not_say_what_is_missing_waits_for_a_person_to_supply() -> None:
+    log = Log()
+    log.start(plan_of(step("a", may_write=("x",)), step("c")))
+    log.began("a")
+    log.began("c")
+    log.put(StepFailed(run_id="r", step="c", epoch=1, failure_type=FailureType.MISSING_INFO))
+    assert handoffs(log.done("a", ops=[["set", ["x"], 1]])) == []
+    supplied = InformationSupplied(
+        run_id="r", information_id="i", ops=pack([["set", ["z"], 1]]), origin="desk"
+    )
+    assert [h.step for h in handoffs(log.put(supplied))] == ["c"]
