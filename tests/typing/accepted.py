@@ -1,0 +1,96 @@
+"""What a user's type checker accepts. Checked, never run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import TypedDict, assert_type
+
+from dalsegno.client import (
+    NOT_DONE,
+    BlockingContext,
+    Client,
+    Context,
+    DependencyDown,
+    Effect,
+    Finding,
+    Flow,
+    MissingInfo,
+    Plan,
+    Receipt,
+    RetryPolicy,
+    Risk,
+    RunResult,
+    Value,
+    Worker,
+)
+
+risk = Flow("risk-assessment", version=1, ttl="30m", merges={"notes": "union"}, secrets=["ssn"])
+
+
+class Applicant(TypedDict):
+    name: str
+
+
+class Identity(TypedDict):
+    id: str
+
+
+async def ask_identity_service(applicant: Applicant, key: str, epoch: int) -> Identity:
+    return {"id": applicant["name"]}
+
+
+def plain_call(amount: int, effect: Effect) -> int:
+    return amount
+
+
+@risk.step(reads=["applicant"], writes=["identity"], depends_on=["identity-service"], timeout="20s")
+async def verify_identity(ctx: Context) -> dict[str, Identity]:
+    applicant = ctx.read("applicant", Applicant)
+    assert_type(applicant, Applicant)
+    assert_type(ctx["applicant"], Value)
+    reply = await ctx.effect("lookup", ask_identity_service, applicant, undo="forget")
+    assert_type(reply, Identity)
+    number = await ctx.effect("count", plain_call, 5, check=lambda amount: NOT_DONE)
+    assert_type(number, int)
+    await ctx.save({"page": 1})
+    assert_type(ctx.saved, Value)
+    assert_type(ctx.cancelled, bool)
+    if number:
+        raise DependencyDown("bureau", retry_after="3s")
+    return {"identity": reply}
+
+
+@risk.step(
+    needs=[verify_identity, "other"],
+    reads=["identity"],
+    writes=["score"],
+    timeout=timedelta(seconds=3),
+    retry=RetryPolicy(max_attempts=2),
+    risk=Risk.NONE,
+    unknown="person",
+)
+def score(ctx: BlockingContext) -> Mapping[str, object]:
+    assert_type(ctx.effect("count", plain_call, 5), int)
+    assert_type(ctx.effect("ask", ask_identity_service, {"name": "a"}), Identity)
+    if ctx.progress() > 3:
+        raise MissingInfo(["income"])
+    return {"score": 1}
+
+
+@risk.compensation(reads=["score"], writes=[])
+async def withdraw(ctx: Context) -> None:
+    return None
+
+
+assert_type(risk.plan(), Plan)
+assert_type(risk.check(), list[Finding])
+
+with Client(bootstrap_servers="localhost:9092") as client:
+    run_id = client.start(risk, {"applicant": {"name": "a"}}, run_id=None)
+    assert_type(run_id, str)
+    assert_type(client.wait(run_id, timeout="30s"), RunResult)
+    assert_type(client.report(run_id, attempt=2).started("verify_identity"), Receipt)
+    client.supply(run_id, {"income": 1}, origin="person", timeout=5_000)
+
+Worker([risk], bootstrap_servers="localhost:9092", concurrency=200).run()

@@ -1,0 +1,45 @@
+"""What a user's type checker must refuse: every marked line is an error, and no other. Never
+run.
+"""
+
+from __future__ import annotations
+
+from dalsegno.client import BlockingContext, Client, Context, Flow, Worker
+
+flow = Flow("f", retries=3)  # E
+flow.step(reeds=["a"])  # E
+flow.step(timeout=2.5)  # E
+flow.step(risk="high")  # E
+flow.step(needs=[3])  # E
+
+
+@flow.step(reads=[], writes=[])  # E
+async def returns_a_number(ctx: Context) -> int:
+    return 1
+
+
+@flow.step(reads=[], writes=[])  # E
+def plain_with_the_async_context(ctx: Context) -> None:
+    return None
+
+
+@flow.step(reads=[], writes=[])
+async def body(ctx: Context) -> None:
+    wrong: str = await ctx.effect("count", len, [1])  # E
+    ctx["field"] = 1  # E
+    ctx.effect("forgotten", len, [1]).upper()  # E
+    print(wrong)
+
+
+@flow.step(reads=[], writes=[])
+def plain(ctx: BlockingContext) -> None:
+    wrong: str = ctx.effect("count", len, [1])  # E
+    print(wrong)
+
+
+client = Client(bootstrap_servers="localhost:9092")
+client.start("flow", {})  # E
+client.wait("run", timeout=1.5)  # E
+client.report("run").completed("step", ["not", "a", "mapping"])  # E
+Worker(flow)  # E
+Worker([flow], concurrency="many")  # E
