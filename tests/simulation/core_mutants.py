@@ -14,7 +14,7 @@ from unittest.mock import patch
 import msgspec
 from tests.simulation.mutants import Mutant, replaced
 
-from dalsegno.schemas.events import StepCompleted
+from dalsegno.schemas.events import StepCompleted, StepFailed
 from dalsegno.schemas.outputs import Outcome
 from dalsegno.streams import core
 from dalsegno.streams.core import (
@@ -183,12 +183,12 @@ def delay_is_random() -> Any:
 
 def retry_after_ignored() -> Any:
     """What the dependency asked for is not waited for."""
-    right = routing.route
+    right = routing.step_failed
 
-    def route(draft: Draft, place: int, row: Any, kind: Any, *rest: Any) -> Any:
-        return right(draft, place, row, kind, rest[0], None)
+    def step_failed(draft: Draft, event: StepFailed) -> Any:
+        return right(draft, msgspec.structs.replace(event, retry_after_ms=None))
 
-    return everywhere(right, route)
+    return everywhere(right, step_failed)
 
 
 def journal_loses_second_effect() -> Any:
@@ -232,8 +232,11 @@ def inputs_hold_everything() -> Any:
     def give_out(draft: Draft, place: int, row: Any) -> int:
         context = draft.run.context
         pack = context.pack
-        reads = sorted(set(draft.plan.steps[place].reads) | {"applicant"})
-        with patch.object(type(context), "pack", lambda self, fields: pack(tuple(reads))):
+
+        def everything(self: Any, fields: Any) -> bytes:
+            return pack(tuple(sorted({*fields, "applicant"})))
+
+        with patch.object(type(context), "pack", everything):
             return right(draft, place, row)
 
     return everywhere(right, give_out)
@@ -262,11 +265,11 @@ def start_limit_by_one_clock() -> Any:
     """An epoch expires by log time, though the owner stood still."""
     right = dispatch._take_off
 
-    def take_off(draft: Draft, place: int, row: Any, *rest: Any) -> None:
-        right(draft, place, row, *rest)
+    def take_off(draft: Draft, place: int, row: Any, *rest: Any, **named: Any) -> None:
+        right(draft, place, row, *rest, **named)
         row.due_ms, row.live = row.flight.start_by_ms, False
 
-    def start_limit(draft: Draft, place: int) -> str:
+    def start_limit(draft: Draft, place: int, *_: Any) -> str:
         attempts.start_limit_passed(draft, place, draft.row(place))
         return "start_limit"
 

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from tests.simulation.log import Entry
-from tests.simulation.story import FINAL, BrokenPromiseError, Story
+from tests.simulation.poison import POISON
+from tests.simulation.story import FINAL, BrokenPromiseError, FoldRaisedError, Story
 
 from dalsegno.schemas.control import ClockTick, StallSuspected, Verdict
 from dalsegno.schemas.events import AttemptEvent, RunEvent
 from dalsegno.schemas.outputs import Outcome
-from dalsegno.streams.core.actions import Action, Audit, Dispatch, Escalate, Output, Reply
+from dalsegno.streams.core.actions import Action, Audit, Dispatch, Escalate, Output, PutAside, Reply
 from dalsegno.streams.core.attempt import Attempt
 from dalsegno.streams.core.sequence import Sequence
 
@@ -133,6 +134,10 @@ class Reference:
                     story.fail("P6", f"{change.cause} moved the end of its time")
         elif isinstance(action, Escalate):
             self.story(action.escalation.run_id).on_escalation(action.escalation)
+        elif isinstance(action, PutAside):
+            letter = action.letter
+            if letter.reason == "apply_raised" and POISON not in letter.detail:
+                raise FoldRaisedError(f"P12: offset {letter.offset} raised: {letter.detail}")
         elif isinstance(action, Reply):
             self.story(action.answer.run_id).on_answer(action.answer)
 

@@ -12,6 +12,7 @@ import msgspec
 from tests.simulation.body import written
 from tests.simulation.log import Entry
 from tests.simulation.plans import RunSpec
+from tests.simulation.poison import POISON
 
 from dalsegno.schemas.control import StallSuspected, Verdict
 from dalsegno.schemas.events import (
@@ -49,6 +50,8 @@ FINAL = {
     RunState.CANCELLED,
     RunState.EXPIRED,
 }
+RAISED = "apply raised"
+QUARANTINE_ENDS = {"RunCancelled", "timer:ttl", RAISED}
 # As in the world's policy: how many events may wait for a run, and how long.
 EARLY_MAX = 3
 EARLY_WAIT_MS = 15_000
@@ -62,6 +65,10 @@ unpack = msgspec.msgpack.decode
 
 class BrokenPromiseError(AssertionError):
     """A promise of the design was broken; the text says which and where."""
+
+
+class FoldRaisedError(BrokenPromiseError):
+    """The fold raised on something else than the simulation's poison: a bug whatever follows."""
 
 
 class Flight:
@@ -207,6 +214,11 @@ class Story:
         before = self.state
         if change.run_state_after is not None:
             self.state = change.run_state_after
+        if change.cause == RAISED and POISON not in change.detail:
+            raise FoldRaisedError(f"P12: run {self.run_id}: the fold raised {change.detail}")
+        applied = change.outcome is Outcome.APPLIED and change.cause not in QUARANTINE_ENDS
+        if before is RunState.QUARANTINED and applied:
+            self.fail("P12", f"is quarantined, and {change.cause} was applied")
         if before in FINAL and change.changes:
             self.fail("P3", f"changed after its end by {change.cause}")
         if timer:

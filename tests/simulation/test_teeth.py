@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 from tests.simulation.core_mutants import CORE_MUTANTS
 from tests.simulation.mutants import MODEL_MUTANTS, Mutant
-from tests.simulation.story import BrokenPromiseError
+from tests.simulation.state_mutants import STATE_MUTANTS
+from tests.simulation.story import BrokenPromiseError, FoldRaisedError
 from tests.simulation.world import World
 
-MUTANTS = (*MODEL_MUTANTS, *CORE_MUTANTS)
+MUTANTS = (*MODEL_MUTANTS, *CORE_MUTANTS, *STATE_MUTANTS)
 
 
 def seeds_to_find(mutant: Mutant) -> int | None:
@@ -17,6 +18,9 @@ def seeds_to_find(mutant: Mutant) -> int | None:
         for seed in range(mutant.seeds):
             try:
                 World(seed).run()
+            except FoldRaisedError:
+                # Then the bug is broken itself, and shows nothing.
+                raise
             except BrokenPromiseError:
                 return seed + 1
     return None

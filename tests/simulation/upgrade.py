@@ -54,20 +54,28 @@ class Upgrade:
         self.process.spawn(self.roll(), delay_ms=world.rng.randrange(0, world.setup.chaos_ms))
 
     def roll(self) -> Step:
+        yield from self.replace_code()
+        while not self.everyone_knows():
+            yield 500
+        yield from self.activate()
+        self.done = True
+
+    def replace_code(self) -> Step:
+        """One engine after the other."""
         world = self.world
         for name in list(world.code):
             world.code[name] = NEW_CODE
-            for engine in world.engines:
+            for engine in list(world.engines):
                 if engine.process.name == name:
                     engine.process.kill()
             yield world.rng.randrange(100, 4_000)
-        while not self.everyone_knows():
-            yield 500
-        for log in world.events:
+
+    def activate(self) -> Step:
+        """The marker, in every partition."""
+        for log in self.world.events:
             marker = RulesChanged(partition=log.number, number=1, rules_version=2)
             log.append("", marker, writer="operator")
-            yield world.network.delay()
-        self.done = True
+            yield self.world.network.delay()
 
     def everyone_knows(self) -> bool:
         """What the owners' claims say."""
