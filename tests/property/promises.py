@@ -24,7 +24,7 @@ from dalsegno.schemas.events import (
 )
 from dalsegno.schemas.outputs import EffectStatus, Handoff, Outcome, RunState, StepState, Transition
 from dalsegno.schemas.plan import MergeRule, Plan, Risk, StepPlan, StepRole
-from dalsegno.streams.core.actions import Audit, Dispatch, Output
+from dalsegno.streams.core.actions import Audit, Dispatch, Output, PutAside
 from dalsegno.streams.core.query import RunView
 from dalsegno.streams.core.record import Unreadable
 
@@ -109,6 +109,8 @@ class Promises:
             action = output.action
             if isinstance(action, Dispatch):
                 given.append(action.handoff)
+            elif isinstance(action, PutAside):
+                assert action.letter.reason != "apply_raised", action.letter.detail
             elif isinstance(action, Audit):
                 self._follow(action.transition)
                 for handoff in given:
@@ -125,6 +127,7 @@ class Promises:
 
     def _follow(self, transition: Transition) -> None:
         run_id = transition.run_id
+        assert transition.cause != "apply raised", f"the fold raised: {transition.detail}"
         event = self._event_of(transition)
         if isinstance(event, RunStarted) and transition.outcome is Outcome.APPLIED:
             self._check_first_start(run_id)

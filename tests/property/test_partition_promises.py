@@ -73,6 +73,12 @@ class PartitionMachine(RuleBasedStateMachine):
             if epoch == story.epochs[step] and step not in story.completed
         ]
 
+    @property
+    def superseded(self) -> list[Handoff]:
+        """Those whose step has been given out again since."""
+        stories = self.promises.stories
+        return [h for h in self.handoffs if h.epoch < stories[h.run_id].epochs[h.step]]
+
     def about(self, pick: int, **more) -> dict:
         """What a report says of the attempt it is of: mostly a live one, some old or unheard of."""
         reply_to = "w1" if pick % 3 else ""
@@ -177,7 +183,7 @@ class PartitionMachine(RuleBasedStateMachine):
             else:
                 ops.append(["set", [name], pick % 7])
         match pick % 17:
-            case 13:
+            case 3 | 13:
                 ops.append(["set", ["undeclared"], 1])
             case 14:
                 ops.append(["del", ["log", "nothing"]])
@@ -297,6 +303,30 @@ class PartitionMachine(RuleBasedStateMachine):
             self.number += 1
             self.put(ClockTick(partition=3, number=self.number))
 
+    @rule(live=st.booleans())
+    def next_deadline_comes(self, live):
+        folding = self.promises.folding
+        due = folding.partition.next_log_deadline_ms
+        if due is not None and not live:
+            folding.at_ms = max(folding.at_ms, min(due, folding.at_ms + 20_000))
+        for _ in range(3 if live else 1):
+            folding.at_ms += 3_000 * live
+            self.number += 1
+            self.put(ClockTick(partition=3, number=self.number))
+
+    @precondition(lambda self: self.superseded)
+    @rule(pick=picks)
+    def superseded_attempt_reports(self, pick):
+        handoff = self.superseded[pick % len(self.superseded)]
+        who = {"run_id": handoff.run_id, "step": handoff.step, "epoch": handoff.epoch}
+        match pick % 4:
+            case 0:
+                self.put(StepStarted(**who, worker="w1", incarnation=7, reply_to="w1"))
+            case 1:
+                self.put(StepFailed(**who, failure_type=FailureType.TRANSIENT))
+            case _:
+                self.put(StepCompleted(**who, ops=self.ops_for(who, pick % 12)))
+
     @rule()
     def append_time_goes_back(self):
         self.promises.folding.at_ms -= 2_500
@@ -319,7 +349,7 @@ class PartitionMachine(RuleBasedStateMachine):
 # The same examples on every machine, unless somebody explores: `DALSEGNO_EXAMPLES=5000`.
 EXAMPLES = int(os.environ.get("DALSEGNO_EXAMPLES", "0"))
 PartitionMachine.TestCase.settings = settings(
-    max_examples=EXAMPLES or 150,
+    max_examples=EXAMPLES or 120,
     stateful_step_count=60,
     derandomize=not EXAMPLES,
     database=None,
