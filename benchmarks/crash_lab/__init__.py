@@ -1,0 +1,1 @@
+"""What the crash workload needs: the step body, our processes, and a peer's."""

@@ -1,0 +1,124 @@
+"""dalsegno under the crash workload: embedded Kafka, one engine (or two), one worker."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from benchmarks.crash_lab.flow import flow
+from benchmarks.crash_lab.system import cpu_seconds
+from examples.risk_control.processes import wait_for
+
+from dalsegno.client import Client
+from dalsegno.ops.embedded import EmbeddedKafka
+from dalsegno.ops.embedded.ports import free_ports
+from dalsegno.ops.guard import pid_in, spawn_guarded
+
+CLI = [sys.executable, "-m", "dalsegno.ops.cli"]
+
+
+class Dalsegno:
+    """One worker at a concurrency of 200; `engines` 2 has a standby that takes over."""
+
+    name = "dalsegno"
+
+    def __init__(self, *, engines: int = 1, partitions: int = 4) -> None:
+        self._engines, self._partitions = engines, partitions
+        self._guards: dict[str, subprocess.Popen[bytes]] = {}
+        self._used: dict[str, float] = {}
+
+    def up(self, folder: Path, sleep_s: float) -> None:
+        self._folder = folder
+        self.kafka = EmbeddedKafka(folder / "kafka").start()
+        self._env = {
+            **os.environ,
+            "DALSEGNO_BOOTSTRAP_SERVERS": self.kafka.bootstrap,
+            "DALSEGNO_MAC_KEYS": f"bench:{secrets.token_hex(32)}",
+            "DALSEGNO_DEV": "true",
+            "CRASH_FOLDER": str(folder),
+            "CRASH_SLEEP_S": str(sleep_s),
+        }
+        subprocess.run(
+            [*CLI, "topics", "create", "--partitions", str(self._partitions)],
+            env=self._env,
+            check=True,
+            capture_output=True,
+        )
+        self._ports = free_ports(self._engines)
+        for number in range(self._engines):
+            self._start(f"engine-{number}")
+        self._start("worker")
+        for port in self._ports:
+            wait_for(f"http://127.0.0.1:{port}/readyz")
+        self._client = Client(bootstrap_servers=self.kafka.bootstrap)
+
+    def _start(self, name: str) -> None:
+        if name == "worker":
+            command = [*CLI, "worker", "benchmarks.crash_lab.flow:flow", "--name", "worker"]
+        else:
+            port = self._ports[int(name.removeprefix("engine-"))]
+            command = [*CLI, "engine", "--name", name, "--port", str(port)]
+        with (self._folder / f"{name}.log").open("ab") as log:
+            self._guards[name] = spawn_guarded(
+                command, self._folder / f"{name}.pid", log, self._env
+            )
+
+    def _pid(self, name: str) -> int:
+        end = time.monotonic() + 10
+        while time.monotonic() < end:
+            pid = pid_in(self._folder / f"{name}.pid")
+            if pid is not None:
+                return pid
+            time.sleep(0.002)
+        raise TimeoutError(f"{name} has no pid")
+
+    def _kill(self, name: str) -> None:
+        pid = self._pid(name)
+        self._used[name] = self._used.get(name, 0.0) + cpu_seconds(pid)
+        os.kill(pid, 9)
+        self._guards.pop(name).wait()
+
+    def submit(self, runs: int) -> None:
+        self._client.start_many(flow, {f"r{number}": {} for number in range(runs)})
+
+    def wait_results(self, runs: int, limit_s: float) -> None:
+        end = time.monotonic() + limit_s
+        for number in range(runs):
+            result = self._client.wait(f"r{number}", max(1, int((end - time.monotonic()) * 1e3)))
+            if result.context is None or len(result.context) != len(list(flow)):
+                raise AssertionError(f"r{number} ended as {result}")
+
+    def kill_worker(self) -> None:
+        self._kill("worker")
+        self._start("worker")
+
+    def kill_server(self, *, restart: bool) -> None:
+        self._kill("engine-0")
+        if restart:
+            self._start("engine-0")
+
+    def cpu_s(self) -> dict[str, float]:
+        parts = {"broker": cpu_seconds(self.kafka.pid), "engine": 0.0, "worker": 0.0}
+        for name in self._guards:
+            part = "worker" if name == "worker" else "engine"
+            parts[part] += cpu_seconds(self._pid(name)) + self._used.get(name, 0.0)
+        return parts
+
+    def run_once(self, number: int) -> None:
+        self._client.start(flow, {}, run_id=f"l{number}")
+        self._client.wait(f"l{number}", "30s")
+
+    def down(self) -> None:
+        self._client.close()
+        for name, guard in self._guards.items():
+            os.kill(self._pid(name), 15)
+            try:
+                guard.wait(12)
+            except subprocess.TimeoutExpired:
+                os.kill(self._pid(name), 9)
+                guard.wait()
+        self.kafka.stop()

@@ -1,0 +1,34 @@
+"""The crash workload on Restate: `python restate_worker.py PORT`, in an environment of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+
+import hypercorn.asyncio
+import hypercorn.config
+import restate
+
+sys.path.insert(0, os.environ["CRASH_BODY_FOLDER"])
+import body
+
+service = restate.Service("bench")
+
+
+@service.handler()
+async def flow(ctx: restate.Context, run: str) -> int:
+    """Five steps in a row."""
+    await body.gate()
+    total = 0
+    for number in range(body.STEPS):
+        total += await ctx.run_typed(f"s{number}", body.step_body, run=run, step=number)
+    return total
+
+
+app = restate.app([service])
+
+if __name__ == "__main__":
+    config = hypercorn.config.Config()
+    config.bind = [f"127.0.0.1:{sys.argv[1]}"]
+    asyncio.run(hypercorn.asyncio.serve(app, config))

@@ -1,0 +1,46 @@
+"""What a system under the crash workload has to be able to do."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Protocol
+
+
+class System(Protocol):
+    """Ours or a peer. Every method blocks until it is done."""
+
+    name: str
+
+    def up(self, folder: Path, sleep_s: float) -> None:
+        """Start everything; steps put their files into `folder`."""
+
+    def submit(self, runs: int) -> None:
+        """Submit runs r0 to r<runs - 1>."""
+
+    def wait_results(self, runs: int, limit_s: float) -> None:
+        """Wait for the result of each. Raises `TimeoutError`."""
+
+    def kill_worker(self) -> None:
+        """kill -9 of the worker, and start it again at once."""
+
+    def kill_server(self, *, restart: bool) -> None:
+        """kill -9 of the engine or server; started again at once, or left to its standby."""
+
+    def cpu_s(self) -> dict[str, float]:
+        """CPU seconds used so far, by part."""
+
+    def run_once(self, number: int) -> None:
+        """Submit one run and wait for its result."""
+
+    def down(self) -> None:
+        """End everything."""
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system CPU time of a process so far; 0 when it is gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    except FileNotFoundError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

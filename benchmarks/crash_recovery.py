@@ -1,0 +1,191 @@
+"""Crash workload: 200 runs of 5 steps of 20 ms; clean, and with a worker or an engine killed.
+
+    python -m benchmarks.crash_recovery [--rounds N] [--no-peers] [--only CASE ...]
+
+Cases: clean, cpu (20,000 steps), latency (empty steps), worker, engine, standby. Ours and Restate
+run one after the other on the same machine with the same step body; read ratios, not absolutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks.crash_lab import body, peers
+from benchmarks.crash_lab.ours import Dalsegno
+from benchmarks.crash_lab.system import System
+from rich.console import Console
+from rich.table import Table
+
+RUNS = 200
+SETTLE_S = 2.0
+Figures = dict[str, float]
+
+
+def _round(system: System, sleep_s: float, work: Callable[[System, Path], Figures]) -> Figures:
+    folder = Path(tempfile.mkdtemp(prefix="dalsegno-crash-"))
+    body.prepare(folder)
+    try:
+        system.up(folder, sleep_s)
+        try:
+            return work(system, folder)
+        finally:
+            system.down()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _submitted(system: System, runs: int) -> None:
+    """Submit, and give the system the time to bring the first steps to the gate."""
+    system.submit(runs)
+    time.sleep(SETTLE_S)
+
+
+def clean(system: System, folder: Path, runs: int = RUNS) -> Figures:
+    """Gate to all results."""
+    _submitted(system, runs)
+    before = system.cpu_s()
+    begun = body.open_gate(folder)
+    system.wait_results(runs, 300)
+    took = time.time() - begun
+    used = {part: value - before[part] for part, value in system.cpu_s().items()}
+    found = body.effects(folder)
+    steps = runs * body.STEPS
+    return {
+        "steps/s": steps / took,
+        "CPU ms/step": sum(used.values()) / steps * 1e3,
+        **{f"CPU ms/step {part}": value / steps * 1e3 for part, value in used.items()},
+        "duplicates": found.duplicates,
+        "lost": steps - found.steps_done,
+    }
+
+
+def cpu(system: System, folder: Path) -> Figures:
+    """CPU per step over 20,000 steps."""
+    return clean(system, folder, 4_000)
+
+
+def _crash(system: System, folder: Path, kill: Callable[[], None]) -> Figures:
+    _submitted(system, RUNS)
+    body.open_gate(folder)
+    while body.count_done(folder) < RUNS * body.STEPS // 2:
+        time.sleep(0.002)
+    killed = time.time()
+    at_kill = body.effects(folder)
+    kill()
+    system.wait_results(RUNS, 120)
+    found = body.effects(folder)
+    return {
+        "kill → all results, s": time.time() - killed,
+        "in flight at the kill": at_kill.starts - at_kill.effects,
+        "duplicates": found.duplicates,
+        "lost": RUNS * body.STEPS - found.steps_done,
+    }
+
+
+def worker(system: System, folder: Path) -> Figures:
+    """kill -9 of the worker at half of the effects; it is started again at once."""
+    return _crash(system, folder, system.kill_worker)
+
+
+def engine(system: System, folder: Path) -> Figures:
+    """kill -9 of the engine (or server); it is started again at once."""
+    return _crash(system, folder, lambda: system.kill_server(restart=True))
+
+
+def standby(system: System, folder: Path) -> Figures:
+    """kill -9 of an engine that stays away; another takes its partitions over."""
+    return _crash(system, folder, lambda: system.kill_server(restart=False))
+
+
+def latency(system: System, folder: Path) -> Figures:
+    """A whole run of 5 empty steps, one at a time and eight at a time."""
+    body.open_gate(folder)
+    for number in range(30):
+        system.run_once(number)
+
+    def timed(number: int) -> float:
+        begun = time.perf_counter()
+        system.run_once(number)
+        return (time.perf_counter() - begun) * 1e3
+
+    alone = [timed(1_000 + number) for number in range(200)]
+    lanes: list[float] = []
+
+    def lane(first: int) -> None:
+        lanes.extend(timed(first + number) for number in range(50))
+
+    threads = [threading.Thread(target=lane, args=(10_000 * (n + 1),)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    def at(values: list[float], share: float) -> float:
+        return sorted(values)[int(len(values) * share)]
+
+    return {
+        "alone p50, ms": at(alone, 0.5),
+        "alone p99, ms": at(alone, 0.99),
+        "eight at a time p50, ms": at(lanes, 0.5),
+        "eight at a time p99, ms": at(lanes, 0.99),
+    }
+
+
+CASES: dict[str, tuple[Callable[[System, Path], Figures], float, int]] = {
+    "clean": (clean, 0.02, 1),
+    "cpu": (cpu, 0.02, 1),
+    "latency": (latency, 0.0, 1),
+    "worker": (worker, 0.02, 1),
+    "engine": (engine, 0.02, 1),
+    "standby": (standby, 0.02, 2),
+}
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="benchmarks.crash_recovery", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--no-peers", action="store_true")
+    parser.add_argument("--only", nargs="*", choices=list(CASES), default=list(CASES))
+    options = parser.parse_args(argv)
+    console = Console()
+    restate: tuple[Path, Path] | None = None
+    if not options.no_peers:
+        try:
+            restate = peers.install()
+        except peers.NotInstallable as reason:
+            console.print(f"without Restate: {reason}")
+    for case in options.only:
+        work, sleep_s, engines = CASES[case]
+        found: dict[str, list[Figures]] = {}
+        for _ in range(options.rounds):
+            systems: list[System] = [Dalsegno(engines=engines)]
+            if restate is not None and case != "standby":
+                systems.append(peers.Restate(*restate))
+            for system in systems:
+                found.setdefault(system.name, []).append(_round(system, sleep_s, work))
+        _print(console, case, found)
+    return 0
+
+
+def _print(console: Console, case: str, found: dict[str, list[Figures]]) -> None:
+    table = Table("figure (median)", *found, title=f"{case}: {CASES[case][0].__doc__}")
+    names = dict.fromkeys(name for rounds in found.values() for r in rounds for name in r)
+    for name in names:
+        cells = []
+        for rounds in found.values():
+            values = [r[name] for r in rounds if name in r]
+            cells.append(f"{statistics.median(values):.2f}" if values else "")
+        table.add_row(name, *cells)
+    console.print(table)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
