@@ -6,8 +6,6 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-import msgspec
-
 from dalsegno.schemas.control import Policy
 from dalsegno.schemas.plan import MergeRule
 from dalsegno.streams.core.context_change import ContextChange
@@ -18,12 +16,11 @@ from dalsegno.streams.core.context_errors import (
     DeltaError,
     MissingFields,
     WriteRefused,
-    pointer,
 )
 from dalsegno.streams.core.context_field import Field
 from dalsegno.streams.core.context_ops import parse_ops
 from dalsegno.streams.core.context_store import Store
-from dalsegno.streams.core.context_values import DEPTH_MAX, pack, unpack
+from dalsegno.streams.core.context_values import pack, unpack
 from dalsegno.streams.core.context_view import View
 
 __all__ = [
@@ -37,7 +34,6 @@ __all__ = [
 ]
 
 _NO_MERGES: Final[Mapping[str, MergeRule]] = MappingProxyType({})
-_raw_map = msgspec.msgpack.Decoder(dict[str, msgspec.Raw])
 
 
 class Context(View):
@@ -66,17 +62,12 @@ class Context(View):
         Raises `DeltaError`, `ContextTooLarge`.
         """
         context = cls.empty()
-        try:
-            fields = _raw_map.decode(data)
-        except (msgspec.MsgspecError, RecursionError) as error:
-            raise DeltaError("", f"the first context is no MessagePack map: {error}") from error
+        fields = unpack(data)
+        if not isinstance(fields, dict):
+            raise DeltaError("", "the first context is no map of fields")
         change = ContextChange(context._store, policy, None, "", _NO_MERGES)
-        for name, raw in fields.items():
-            try:
-                packed = pack(unpack(bytes(raw), DEPTH_MAX - 1))
-            except DeltaError as error:
-                raise DeltaError(pointer((name,)) + error.path, error.detail) from error
-            change.put_first(name, packed)
+        for name, value in fields.items():
+            change.put_first(name, pack(value))
         change.check_size()
         change.adopt()
         return context
