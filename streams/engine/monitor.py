@@ -79,7 +79,7 @@ class PartitionMonitor(Protocol):
         `completed`: (run id, step) of those that the batch reported as completed.
         """
 
-    def heartbeats(self, records: Sequence[RawRecord], end_offset: int) -> None:
+    def heartbeats(self, records: Sequence[RawRecord], end_offset: int, /) -> None:
         """Heartbeat records in order; `end_offset` is where the topic ended when they were
         fetched.
         """

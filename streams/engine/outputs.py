@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Final
 
-from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
+from aiokafka.errors import KafkaTimeoutError, UnknownTopicOrPartitionError
 
 from dalsegno.streams.core.actions import Output
 from dalsegno.streams.core.sequence import Sequence
@@ -80,14 +80,17 @@ class Channel:
                 while rest:
                     rest = rest[await self._send(rest) :]  # noqa: PLW2901 - consumed piece by piece
             done = len(batch)
-        for _ in range(done):
-            self._queue.popleft()
+        if self._queue:  # else it was cleared meanwhile: nothing of it counts any more
+            for _ in range(done):
+                self._queue.popleft()
         self.acked += done
 
     async def _send(self, records: list[OutRecord]) -> int:
         while True:
             try:
                 ack, taken = await self._producer.send(records)
+            except KafkaTimeoutError:
+                continue  # not taken yet: partitions that share an output partition wait their turn
             except UnknownTopicOrPartitionError:
                 # Nothing was sent. A queue's topic may be made while we wait; nothing overtakes.
                 self.missing_topic = records[0].topic
@@ -160,9 +163,8 @@ class Outputs:
                 self.unacked -= channel.acked - before
                 self._release()
                 self._moved()
-        except (KafkaError, OSError, AssertionError) as error:
-            # A delivery that failed for good spoils the producer's sequence numbers for this
-            # partition.
+        except Exception as error:  # noqa: BLE001 - the pump's boundary: any failure ends the task
+            # After a delivery failed for good, the producer's sequence numbers are spoilt.
             self._producers[lane_of(channel.name)].spoilt = True
             if not self._closed:
                 self.close_soon()

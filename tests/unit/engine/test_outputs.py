@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence as Many
 
 import pytest
-from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
+from aiokafka.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
 from tests.unit.engine.test_encoding import transition
 
 from dalsegno.schemas.codec import encode
@@ -120,6 +120,29 @@ async def test_after_a_failure_nothing_more_leaves() -> None:
     assert bench.producer.pending == []
     assert bench.producer.spoilt
     assert len(bench.failures) == 1
+
+
+async def test_a_batch_that_arrives_after_the_failure_of_another_channel_changes_nothing() -> None:
+    bench = Bench()
+    bench.add(1, 3)
+    await settle()
+    bench.outputs.close_soon()
+    bench.producer.append()
+    await settle()
+    bench.add(4, 4)
+    await settle()
+    assert bench.producer.pending == []
+
+
+async def test_a_busy_output_partition_is_waited_for() -> None:
+    bench = Bench()
+    bench.producer.refusals = [KafkaTimeoutError(), KafkaTimeoutError()]
+    bench.add(1, 2)
+    await settle()
+    bench.producer.append()
+    await settle()
+    assert bench.failures == []
+    assert bench.producer.log == [1, 2]
 
 
 async def test_a_checkpoint_waits_for_exactly_what_was_queued() -> None:
