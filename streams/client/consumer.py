@@ -1,6 +1,6 @@
 """Takes handoffs from one queue: each at most once per epoch, and only what there is room for.
 
-1. Reserve free slots; poll no more than those.
+1. Poll no more than there are free slots; reserve them.
 2. Drop repeats: by the partition's mark, and by (run, step, epoch).
 3. Commit offset and mark synchronously. A failed commit starts nothing; one of unknown outcome is
    read back first.
@@ -146,8 +146,7 @@ class QueueConsumer:
     def _run(self) -> None:
         try:
             while not self._stopping.is_set():
-                # One slot to wait with: a queue that is idle must not keep the others from working.
-                if self._holding.reserve(1, _FULL_WAIT_S):
+                if self._holding.wait_free(_FULL_WAIT_S):
                     self._round()
                 else:
                     self._wait_for_room()
@@ -165,27 +164,23 @@ class QueueConsumer:
         self._check(self._consumer.poll(0))
 
     def _round(self) -> None:
-        """One batch, with one slot reserved to begin with; slots that it does not use are free
-        again.
-        """
-        slots, taken = 1, 0
+        """One batch, of no more than there are free slots."""
+        if self._unread and not self._read_marks():
+            self._check(self._consumer.poll(_POLL_S))
+            return
+        self._resume()
+        generation = self._generation
+        first = self._consumer.poll(_POLL_S)
+        if first is None or not self._check(first):
+            return
+        slots, taken = self._holding.reserve(_BATCH_MAX), 0
         try:
-            if self._unread and not self._read_marks():
-                self._check(self._consumer.poll(_POLL_S))
+            rest = self._consumer.consume(slots - 1, 0) if slots > 1 else []
+            messages = [first, *(message for message in rest if self._check(message))]
+            if generation != self._generation or self._stopping.is_set():
                 return
-            self._resume()
-            generation = self._generation
-            messages = [
-                message for message in (self._consumer.poll(_POLL_S),) if self._check(message)
-            ]
-            if messages:
-                more = self._holding.reserve(_BATCH_MAX - 1, 0)
-                slots += more
-                rest = self._consumer.consume(more, 0) if more else []
-                messages += [message for message in rest if self._check(message)]
-            if not messages or generation != self._generation or self._stopping.is_set():
-                return
-            if self._without_gap(messages):
+            # Another queue may have taken the last slot meanwhile: then this message is read again.
+            if slots and self._without_gap(messages):
                 taken = self._take_batch(messages)
             else:
                 self._forget_positions()

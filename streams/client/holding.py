@@ -19,10 +19,14 @@ class Holding:
     def free(self) -> int:
         return self._free
 
-    def reserve(self, most: int, timeout_s: float) -> int:
-        """Take up to `most` free slots, waiting until there is one. 0 if none came in time."""
+    def wait_free(self, timeout_s: float) -> bool:
+        """Wait until there is a free slot. False if none came in time."""
         with self._changed:
-            self._changed.wait_for(lambda: self._free > 0, timeout_s)
+            return self._changed.wait_for(lambda: self._free > 0, timeout_s)
+
+    def reserve(self, most: int) -> int:
+        """Take up to `most` free slots; as many as there are, perhaps none."""
+        with self._changed:
             taken = min(most, self._free)
             self._free -= taken
             return taken

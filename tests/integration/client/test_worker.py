@@ -219,7 +219,7 @@ def test_a_superseded_attempt_is_told_to_stop_and_reports_nothing(
     lab.hand(lab.make("r", "held"))
     lab.hand(lab.make("other", "held"))
     wait_for("both running", lambda: len(bodies.begun) == 2)
-    (started,) = lab.events("r", StepStarted)
+    (started,) = wait_for("its start", lambda: lab.events("r", StepStarted))
     lab.answer(
         Answer(
             reply_to=started.reply_to,  # type: ignore[attr-defined]

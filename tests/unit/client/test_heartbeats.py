@@ -49,7 +49,7 @@ class Lab:
         held = attempt(run_id=run_id)
         held.partition = partition
         held.started_sent_s = self.now_s
-        assert self.holding.reserve(1, 0) == 1
+        assert self.holding.reserve(1) == 1
         self.holding.add(held)
         return held
 

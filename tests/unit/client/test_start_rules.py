@@ -173,8 +173,8 @@ def test_only_an_incarnation_of_this_host_needs_no_wait(tmp_path: Path) -> None:
 
 def test_slots_are_never_lost_nor_made() -> None:
     holding = Holding(3)
-    assert holding.reserve(5, 0) == 3
-    assert holding.reserve(1, 0) == 0
+    assert holding.reserve(5) == 3
+    assert holding.reserve(1) == 0
     holding.give_back(2)
     held = _held("a")
     holding.add(held)
