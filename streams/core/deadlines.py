@@ -84,10 +84,12 @@ def rebuild(run: Run) -> None:
 
 def _top(run: Run, heap: list[tuple[int, int]], *, live: bool) -> tuple[int, int] | None:
     rows = run.rows
-    tally = run.head.tally
-    if len(heap) > _SLACK + 2 * (tally[FLYING] + tally[BACKING] + tally[BLOCKED] + tally[ASKING]):
-        fresh = {(due, p) for due, p in heap if rows[p].due_ms == due and rows[p].live is live}
-        heap[:] = sorted(fresh)
+    if len(heap) > _SLACK:
+        tally = run.head.tally
+        waiting = tally[FLYING] + tally[BACKING] + tally[BLOCKED] + tally[ASKING]
+        if len(heap) > _SLACK + 2 * waiting:
+            fresh = {(due, p) for due, p in heap if rows[p].due_ms == due and rows[p].live is live}
+            heap[:] = sorted(fresh)
     while heap:
         top = heap[0]
         row = rows[top[1]]

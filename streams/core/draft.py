@@ -12,12 +12,13 @@ from dalsegno.streams.core.context_view import View
 from dalsegno.streams.core.moment import Moment
 from dalsegno.streams.core.rows import StepRow
 from dalsegno.streams.core.runstate import (
-    GROUP,
+    GROUPS_OF_MOVE,
+    PAGE_STEPS,
     Effect,
     Run,
     StepJournal,
 )
-from dalsegno.streams.core.step_table import MOVES, READY
+from dalsegno.streams.core.step_table import READY
 
 _EMPTY: Final = StepJournal([])
 
@@ -88,13 +89,13 @@ class Draft:
     def move(self, place: int, row: StepRow, to: StepState) -> None:
         """Moves a step, counts it in its new group, and clears its deadline."""
         state = row.state
-        if to not in MOVES[state]:
+        groups = GROUPS_OF_MOVE[state].get(to)
+        if groups is None:
             raise IllegalMove(f"step {self.step(place).name!r} from {state} to {to}")
-        if place not in self.before:
-            self.before[place] = state
+        self.before.setdefault(place, state)
         tally = self.head.tally
-        tally[GROUP[state]] -= 1
-        tally[GROUP[to]] += 1
+        tally[groups[0]] -= 1
+        tally[groups[1]] += 1
         row.state = to
         row.due_ms = 0
         row.live = False
@@ -133,25 +134,34 @@ class Draft:
             ]
         )
 
-    def adopt(self) -> list[int]:
+    def adopt(self, marks: set[int], flights: dict[tuple[str, str], None]) -> None:
         """Puts the copies in the place of what they are copies of. Nothing here may fail.
 
-        Returns the positions whose attempt in flight changed.
+        Adds the pages of the rows to `marks`, and the steps whose attempt in flight changed to
+        `flights`.
         """
         run = self.run
         run.head = self.head
-        flights: list[int] = []
         rows = run.rows
         if self.entry is not run.entry:
             run.entry = self.entry
             rows.extend(self.entry.rows[len(rows) :])
         for place, row in self.rows.items():
             old = rows[place]
-            if old.flight is not row.flight:
-                flights.append(place)
             rows[place] = row
-            if row.due_ms and (row.due_ms != old.due_ms or row.live != old.live):
-                self._arm(row.live, (row.due_ms, place))
+            marks.add(place // PAGE_STEPS)
+            if old.flight is not row.flight:
+                flights[run.id, self.steps[place].name] = None
+            due = row.due_ms
+            if due and (due != old.due_ms or row.live != old.live):
+                if row.live:
+                    if run.lives is None:
+                        run.lives = []
+                    heappush(run.lives, (due, place))
+                else:
+                    if run.logs is None:
+                        run.logs = []
+                    heappush(run.logs, (due, place))
             if row.state is READY:
                 self._park(place)
         if self.change is not None:
@@ -164,23 +174,11 @@ class Draft:
             if run.seen is None:
                 run.seen = []
             run.seen.append(self.seen)
-        return flights
 
     def discard(self) -> None:
         """Drops the copies; the open change of the context is taken back."""
         if self.change is not None and not self.change.closed:
             self.change.discard()
-
-    def _arm(self, live: bool, entry: tuple[int, int]) -> None:
-        run = self.run
-        if live:
-            if run.lives is None:
-                run.lives = []
-            heappush(run.lives, entry)
-        else:
-            if run.logs is None:
-                run.logs = []
-            heappush(run.logs, entry)
 
     def _park(self, place: int) -> None:
         if self.steps[place].queue or self.rows[place].closed:

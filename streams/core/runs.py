@@ -16,7 +16,6 @@ from dalsegno.streams.core.state_codec import (
     KIND_RUN,
     PAGE_EFFECTS,
     PAGE_IDS,
-    PAGE_STEPS,
     Prefix,
     StateCorrupt,
     all_parts,
@@ -181,14 +180,10 @@ class Runs:
         if draft.entry is not run.entry:
             self._plans.hold(draft.entry)
             self._plans.drop(run.entry.plan.digest)
-        steps = draft.steps
-        for place in draft.adopt():
-            self._flights[run_id, steps[place].name] = None
         marks = self._dirty.get(run_id)
         if marks is None:
             marks = self._dirty[run_id] = set()
-        for place in draft.rows:
-            marks.add(place // PAGE_STEPS)
+        draft.adopt(marks, self._flights)
         if draft.change is not None:
             marks.add(tags.ALL_CONTEXT)
         if draft.effect is not None:

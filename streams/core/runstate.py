@@ -15,6 +15,7 @@ from dalsegno.schemas.outputs import JournalEntry, RunState, StepState
 from dalsegno.streams.core.context import Context
 from dalsegno.streams.core.plan_store import PlanEntry
 from dalsegno.streams.core.rows import StepRow
+from dalsegno.streams.core.step_table import MOVES
 
 # Later than any time that a log can have.
 NEVER: Final = 1 << 62
@@ -35,6 +36,16 @@ GROUP: Final[dict[StepState, int]] = {
     StepState.COMPLETED: DONE,
     StepState.COMPENSATED: DONE,
     StepState.SKIPPED: DONE,
+}
+
+
+# How many rows a page of the changelog holds.
+PAGE_STEPS: Final = 16
+
+# For every move that a rule allows: the groups that a step leaves and enters.
+GROUPS_OF_MOVE: Final[dict[StepState, dict[StepState, tuple[int, int]]]] = {
+    before: {after: (GROUP[before], GROUP[after]) for after in sorted(MOVES[before])}
+    for before in StepState
 }
 
 

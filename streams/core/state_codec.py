@@ -31,6 +31,7 @@ from dalsegno.streams.core.plan_store import PlanEntry
 from dalsegno.streams.core.rows import StepRow
 from dalsegno.streams.core.runstate import (
     FLYING,
+    PAGE_STEPS,
     Effect,
     Run,
     RunHead,
@@ -41,7 +42,6 @@ from dalsegno.streams.core.runstate import (
 )
 
 FORMAT: Final = 1
-PAGE_STEPS: Final = 16
 PAGE_EFFECTS: Final = 16
 PAGE_IDS: Final = 32
 
