@@ -84,5 +84,5 @@ class EventReader:
             # The detail holds nothing that may differ between processes: the fold keeps it.
             return Unreadable("intake_raised", type(error).__name__)
         if isinstance(event, Refusal):
-            return Unreadable(event.reason, event.detail, event.run_id, event.kind)
+            return Unreadable(str(event.reason), event.detail, event.run_id, event.kind)
         return event
