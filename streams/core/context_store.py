@@ -58,37 +58,34 @@ class Store:
 
     def put(self, name: str, packed: bytes, live: Field | None = None) -> None:
         """Gives the field a new value. `live`: a field that already holds it, decoded."""
-        if self._large is None and len(packed) <= SMALL_BYTES and self._replace(name, packed):
+        large = self._large
+        if len(packed) <= SMALL_BYTES:
+            if large is not None and name in large:
+                self.remove(name)
+            self._put_small(name, packed)
             return
         self.remove(name)
         self.bytes_held += text_bytes(name) + len(packed)
-        name = intern(name)
-        if len(packed) > SMALL_BYTES:
-            if self._large is None:
-                self._large = {}
-            self._large[name] = live if live is not None else Field(packed)
-            self._mark(b"b" + name.encode())
-            return
-        page = self._page_of(name)
-        self._pages[page][name] = packed
-        self._small_bytes += len(name) + len(packed)
-        self._mark_page(page)
-        self._make_room()
+        if self._large is None:
+            self._large = {}
+        self._large[intern(name)] = live if live is not None else Field(packed)
+        self._mark(b"b" + name.encode())
 
-    def _replace(self, name: str, packed: bytes) -> bool:
-        """Gives a small field another small value, if it is there."""
+    def _put_small(self, name: str, packed: bytes) -> None:
         number = self._page_of(name)
         page = self._pages[number]
         old = page.get(name)
         if old is None:
-            return False
-        grown = len(packed) - len(old)
+            name = intern(name)
+            grown = len(packed) + len(name)
+            self.bytes_held += text_bytes(name) + len(packed)
+        else:
+            grown = len(packed) - len(old)
+            self.bytes_held += grown
         page[name] = packed
-        self.bytes_held += grown
         self._small_bytes += grown
         self._mark_page(number)
         self._make_room()
-        return True
 
     def _make_room(self) -> None:
         if self._small_bytes > PAGE_BYTES * len(self._pages) and len(self._pages) < _PAGES_MAX:
