@@ -64,13 +64,11 @@ def read_input(source: str) -> dict[str, object]:
 
     try:
         if source == "-":
-            text, name = sys.stdin.read(), "standard input"
+            text = sys.stdin.read()
         elif source.lstrip().startswith("{"):
-            text, name = source, "--input"
+            text = source
         else:
-            text, name = Path(source).read_text(), source
+            text = Path(source).read_text()
         return msgspec.json.decode(text, type=dict[str, object])
     except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise UsageFault(f"{source[:100]}: {error}; give a JSON object or a file of one") from error
-    except msgspec.ValidationError as error:
-        raise UsageFault(f"{name}: {error}; a run's first context is a JSON object") from error

@@ -38,7 +38,7 @@ class _Queue:
     def __init__(self) -> None:
         self.waiting: dict[Key, Attempt] = {}
         self.taken = _NOTHING
-        self.taken_by = ("", -1)
+        self.taken_by: tuple[str, int] = ("", -1)
         self.others = _NOTHING
         self.gone = _NOTHING
 
