@@ -14,7 +14,7 @@ from tests.simulation.world import World
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL_SEEDS, SMALL_CHUNK = 2_000, 100
-LARGE_SEEDS, LARGE_CHUNK = 60, 10
+LARGE_SEEDS, LARGE_CHUNK = 30, 10
 
 
 @pytest.mark.parametrize("first", range(0, SMALL_SEEDS, SMALL_CHUNK))
