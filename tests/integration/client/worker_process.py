@@ -1,0 +1,55 @@
+"""`python -m tests.integration.client.worker_process BOOTSTRAP PREFIX LEDGER CRASH_AFTER`: a worker
+to kill.
+
+Its step has three effects, each a line in the ledger; after effect number CRASH_AFTER of an attempt
+of epoch 1 the process kills itself, before the confirmation of the next. `held` waits for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+from dalsegno.client import Context, Flow, Worker, WorkerConfig
+
+flow = Flow("f")
+
+
+def write(line: str) -> None:
+    with Path(sys.argv[3]).open("a") as ledger:
+        ledger.write(line + "\n")
+
+
+async def act(name: str, key: str, epoch: int) -> str:
+    write(f"{name} {key} {epoch}")
+    return f"done {name}"
+
+
+@flow.step(reads=[], writes=["x"])
+async def order(ctx: Context) -> dict[str, object]:
+    results = []
+    for number, name in enumerate(("reserve", "charge", "mail"), start=1):
+        results.append(await ctx.effect(name, act, name))
+        if ctx.epoch == 1 and number == int(sys.argv[4]):
+            os.kill(os.getpid(), signal.SIGKILL)
+    return {"x": results}
+
+
+@flow.step(reads=[], writes=["x"])
+async def held(ctx: Context) -> dict[str, object]:
+    write(f"begun {ctx.run_id} {ctx.epoch}")
+    for _ in range(600):
+        await asyncio.sleep(0.1)
+        ctx.progress()
+    return {"x": 1}
+
+
+if __name__ == "__main__":
+    settings = WorkerConfig(lease_ms=2_000, heartbeat_interval_ms=200, stop_timeout_ms=2_000)
+    name = f"{sys.argv[2]}-w"
+    Worker(
+        [flow], bootstrap_servers=sys.argv[1], prefix=sys.argv[2], name=name, settings=settings
+    ).run()
