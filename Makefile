@@ -23,8 +23,10 @@ setup: $(STAMP) ## make the virtual environment and fetch the embedded broker
 demo: setup ## seven services, 200 applications, engines and workers killed on a real Kafka
 	$(BIN)/python -m examples.risk_control $(ARGS)
 
-test: setup lint ## every test that needs no Docker
-	$(BIN)/python -m pytest -m 'not docker' $(ARGS)
+test: setup lint ## every test that needs no Docker, with coverage of all but the simulation
+	$(BIN)/python -m pytest -m 'not docker' tests/simulation tests/property $(ARGS)
+	$(BIN)/python -m pytest -m 'not docker' --ignore tests/simulation --ignore tests/property \
+		--cov --cov-report=term:skip-covered $(ARGS)
 
 lint: $(STAMP) ## ruff, mypy, pyright, import-linter, schema compatibility
 	$(BIN)/ruff check .

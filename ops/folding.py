@@ -48,7 +48,7 @@ def fold_log(
         raise PositionLostError(
             number, "log_cut", f"the log begins at {first}: what came before can't be folded again"
         )
-    partition = Partition(number, mac_keys=settings.keyring.ids)
+    partition = Partition(number, mac_keys=settings.keyring.ids, topic=topic)
     events = EventReader(Intake(topic, count, settings.keyring), number)
     raw = (
         Raw(each.offset, each.at_ms, each.key, each.value, each.headers)

@@ -51,12 +51,12 @@ class Service:
         return web.json_response(before.answer)
 
 
-def main(name: str, port: str, path: str) -> None:
+def main(name: str, port: str, path: str, host: str = "127.0.0.1") -> None:
     """Serve until killed."""
     app = web.Application()
     app.router.add_post("/", Service(name, Ledger(Path(path))).post)
     app.router.add_get("/health", lambda _: web.Response(text="ok"))
-    web.run_app(app, host="127.0.0.1", port=int(port), print=None, access_log=None)
+    web.run_app(app, host=host, port=int(port), print=None, access_log=None)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,74 @@
+"""The compose file, the alerts and the image recipe agree with the code."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from examples.risk_control.rules import SERVICES
+from tests.unit.source_tree import ROOT
+
+from dalsegno.ops.embedded import KAFKA_VERSION
+from dalsegno.streams.engine import metrics_catalogue
+
+DEPLOY = ROOT / "ops" / "deploy"
+
+
+@pytest.fixture(scope="module")
+def compose() -> dict[str, dict[str, dict[str, object]]]:
+    return yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+
+
+def test_three_brokers_keep_what_they_acknowledged(
+    compose: dict[str, dict[str, dict[str, object]]],
+) -> None:
+    brokers = [each for name, each in compose["services"].items() if name.startswith("kafka")]
+    assert len(brokers) == 3
+    for broker in brokers:
+        assert broker["image"] == f"apache/kafka:${{KAFKA_TAG:-{KAFKA_VERSION}}}"
+        settings = broker["environment"]
+        assert isinstance(settings, dict)
+        assert settings["KAFKA_DEFAULT_REPLICATION_FACTOR"] == 3
+        assert settings["KAFKA_MIN_INSYNC_REPLICAS"] == 2
+        assert settings["KAFKA_UNCLEAN_LEADER_ELECTION_ENABLE"] == "false"
+        assert settings["KAFKA_LOG_MESSAGE_TIMESTAMP_TYPE"] == "LogAppendTime"
+
+
+def test_every_service_of_the_demo_is_there(
+    compose: dict[str, dict[str, dict[str, object]]],
+) -> None:
+    assert set(SERVICES) <= set(compose["services"])
+    environment = compose["services"]["worker1"]["environment"]
+    assert isinstance(environment, dict)
+    for name in SERVICES:
+        assert f"RISK_CONTROL_{name.upper().replace('-', '_')}_URL" in environment
+
+
+def test_prometheus_scrapes_every_engine(
+    compose: dict[str, dict[str, dict[str, object]]],
+) -> None:
+    scrape = yaml.safe_load((DEPLOY / "prometheus.yml").read_text())
+    targets = scrape["scrape_configs"][0]["static_configs"][0]["targets"]
+    engines = [name for name in compose["services"] if name.startswith("engine")]
+    assert targets == [f"{name}:8470" for name in engines]
+    assert scrape["rule_files"] == ["alerts.yml"]
+
+
+def test_alerts_ask_for_metrics_that_exist() -> None:
+    known = {
+        value.name
+        for value in vars(metrics_catalogue).values()
+        if isinstance(value, metrics_catalogue.Metric)
+    }
+    rules = yaml.safe_load((DEPLOY / "alerts.yml").read_text())["groups"][0]["rules"]
+    assert len({rule["alert"] for rule in rules}) == len(rules)
+    for rule in rules:
+        asked = set(re.findall(r"dalsegno_\w+", rule["expr"]))
+        assert asked <= known, rule["alert"]
+        assert {"summary", "action"} <= set(rule["annotations"])
+
+
+def test_the_image_holds_every_folder_that_the_wheel_is_built_from() -> None:
+    copied = set(re.findall(r"^COPY (.+) \S+$", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE))
+    links = {path.name for path in Path(ROOT / "src" / "dalsegno").iterdir() if path.is_symlink()}
+    assert links <= copied
