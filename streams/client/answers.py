@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import secrets
 import threading
+import time
 from collections.abc import Callable
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -24,6 +25,7 @@ from dalsegno.streams.client.fork import ForkGuard
 _LOG = logging.getLogger("dalsegno.client")
 _POLL_S = 0.2
 _BATCH = 500
+_ASK_AGAIN_S = 0.1
 
 
 def reply_address(name: str) -> str:
@@ -49,18 +51,28 @@ class AnswerReader:
         self._consumer = Consumer(config.reader(f"{address}-answers"))
         self._guard = ForkGuard(self._consumer)
         place = TopicPartition(topic, partition_for(address, partitions))
-        try:
-            _, end = self._consumer.get_watermark_offsets(
-                place, timeout=config.request_timeout_ms / 1_000
-            )
-        except KafkaException as error:
-            self._consumer.close()
-            cause = error.args[0]
-            raise DeliveryFailed(topic, self._key, cause.name(), cause.str()) from error
-        self._consumer.assign([TopicPartition(topic, place.partition, end)])
         self._stopping = threading.Event()
+        end = self._end_of(place, config.request_timeout_ms / 1_000)
+        self._consumer.assign([TopicPartition(topic, place.partition, end)])
         self._thread = threading.Thread(target=self._run, name=f"{address}-answers", daemon=True)
         self._thread.start()
+
+    def _end_of(self, place: TopicPartition, timeout_s: float) -> int:
+        """A leader that moves or has just been chosen is asked again until the time is over."""
+        deadline_s = time.monotonic() + timeout_s
+        while True:
+            try:
+                _, end = self._consumer.get_watermark_offsets(place, timeout=timeout_s)
+            except KafkaException as error:
+                if time.monotonic() > deadline_s:
+                    self._consumer.close()
+                    cause = error.args[0]
+                    raise DeliveryFailed(
+                        place.topic, self._key, cause.name(), cause.str()
+                    ) from error
+                self._stopping.wait(_ASK_AGAIN_S)
+            else:
+                return int(end)
 
     def close(self) -> None:
         """Stop reading. May be repeated."""
