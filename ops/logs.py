@@ -29,19 +29,18 @@ def configure(level: LogLevel, stream: TextIO | None = None, *, json: bool | Non
         structlog.stdlib.add_logger_name,
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
-        structlog.processors.format_exc_info,
     ]
-    render: structlog.typing.Processor = (
-        structlog.processors.JSONRenderer(default=repr)
+    render: list[structlog.typing.Processor] = (
+        [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=repr)]
         if as_json
-        else structlog.dev.ConsoleRenderer(colors=out.isatty())
+        else [structlog.dev.ConsoleRenderer(colors=out.isatty())]
     )
     handler = logging.StreamHandler(out)
     handler.addFilter(_Quieter())
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, render],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *render],
         )
     )
     root = logging.getLogger()
@@ -53,7 +52,7 @@ def configure(level: LogLevel, stream: TextIO | None = None, *, json: bool | Non
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,
-            *shared[:-1],
+            *shared,
             structlog.stdlib.PositionalArgumentsFormatter(),
             structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
         ],
