@@ -104,8 +104,7 @@ class Silence:
             heard_ms, threshold_ms = watches.heard_ms[slot], watches.kind[slot].dead_ms()
             return self._finding(slot, Verdict.SILENT, now_ms - heard_ms, threshold_ms)
         stuck_ms = self._stuck_ms(slot)
-        # What is silent is not known to be alive, so it cannot be stuck.
-        if stuck_ms is not None and now_ms > stuck_ms and not watches.silent[slot]:
+        if stuck_ms is not None and now_ms > stuck_ms:
             watches.stuck[slot] = min(watches.stuck[slot] + 1, _TIMES_MAX)
             moved_ms, threshold_ms = watches.moved_ms[slot], watches.kind[slot].slow_ms() or 0
             return self._finding(slot, Verdict.STUCK, now_ms - moved_ms, threshold_ms)
@@ -113,6 +112,7 @@ class Silence:
 
     def _next_ms(self, slot: int) -> int:
         silent_ms, stuck_ms = self._silent_ms(slot), self._stuck_ms(slot)
+        # What is silent is not known to be alive, so it cannot be stuck.
         if stuck_ms is None or self._watches.silent[slot]:
             return silent_ms
         return min(silent_ms, stuck_ms)

@@ -48,6 +48,14 @@ def test_a_start_that_is_read_after_the_hello_is_replaced_too() -> None:
     assert [v.verdict for v in world.judge()] == [Verdict.REPLACED]
 
 
+def test_an_old_hello_that_comes_late_does_not_bring_its_incarnation_back() -> None:
+    world = World()
+    world.hello(12)
+    world.hello(3)
+    world.start("r")
+    assert [v.verdict for v in world.judge()] == [Verdict.REPLACED]
+
+
 def test_replaced_is_said_only_at_the_end_of_the_events() -> None:
     world = World()
     world.start("r")

@@ -112,6 +112,15 @@ def test_a_service_without_the_sdk_beats_per_step_and_names_no_worker() -> None:
     assert world.verdicts() == [("r", "s", 0, Verdict.SILENT)]
 
 
+def test_the_retry_of_a_service_without_handoffs_is_watched_from_its_own_start() -> None:
+    world = World()
+    world.start("r", epoch=0, queue="", worker="billing", incarnation=0)
+    world.pass_ms(9_000)
+    world.start("r", epoch=0, queue="", worker="billing", incarnation=0)
+    world.pass_ms(9_000)
+    assert world.said == []
+
+
 def test_a_silence_of_another_type_of_step_teaches_nothing_about_this_one() -> None:
     """R098: long silences are learned per step type, and the ceiling still holds."""
     world = World(LivenessSettings(repeat_ms=3_600_000))
