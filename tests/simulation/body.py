@@ -48,14 +48,13 @@ class Body:
 
     def name(self) -> dict[str, Any]:
         """The fields that every report of the attempt carries."""
-        skew = self.world.clock_skew.get(self.worker.name, 0)
         return {
             "run_id": self.handoff.run_id,
             "step": self.handoff.step,
             "epoch": self.handoff.epoch,
             "source": self.worker.name,
             "reply_to": self.worker.address,
-            "sent_at_ms": self.world.scheduler.now_ms + skew,
+            "sent_at_ms": self.worker.own_clock_ms(),
         }
 
     def run(self) -> Step:

@@ -11,7 +11,7 @@ from tests.simulation.story import FINAL, BrokenPromiseError, FoldRaisedError, S
 
 from dalsegno.schemas.control import ClockTick, StallSuspected, Verdict
 from dalsegno.schemas.events import AttemptEvent, RunEvent
-from dalsegno.schemas.outputs import Outcome
+from dalsegno.schemas.outputs import Outcome, RunState
 from dalsegno.streams.core.actions import Action, Audit, Dispatch, Escalate, Output, PutAside, Reply
 from dalsegno.streams.core.attempt import Attempt
 from dalsegno.streams.core.sequence import Sequence
@@ -52,6 +52,8 @@ class Reference:
     def on_append(self, entry: Entry) -> None:
         partition = self.partition
         event = entry.event
+        if isinstance(event, StallSuspected) and self.world.setup.peaceful:
+            self.check_peace(event)
         live_before = partition.live_ms
         self.log_ms = max(self.log_ms, entry.at_ms)
         if isinstance(event, RunEvent):
@@ -140,6 +142,14 @@ class Reference:
                 raise FoldRaisedError(f"P12: offset {letter.offset} raised: {letter.detail}")
         elif isinstance(action, Reply):
             self.story(action.answer.run_id).on_answer(action.answer)
+
+    def check_peace(self, verdict: StallSuspected) -> None:
+        """P8: where nothing fails, nobody is called dead; a step may be busy for ever."""
+        put_aside = self.story(verdict.run_id).state is RunState.QUARANTINED
+        if verdict.verdict is not Verdict.STUCK and not put_aside:
+            raise BrokenPromiseError(
+                f"P8: {verdict.run_id}/{verdict.step} is called {verdict.verdict}, nothing failed"
+            )
 
     def check_verdict(self, entry: Entry) -> None:
         verdict = entry.event

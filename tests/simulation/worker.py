@@ -288,8 +288,16 @@ class Worker:
 
     def beat(self, number: int, held: tuple[Held, ...]) -> Heartbeat:
         return Heartbeat(
-            partition=number, worker=self.name, incarnation=self.incarnation, held=held
+            partition=number,
+            worker=self.name,
+            incarnation=self.incarnation,
+            held=held,
+            sent_at_ms=self.own_clock_ms(),
         )
+
+    def own_clock_ms(self) -> int:
+        """The worker's own clock, which may be far off and decides nothing."""
+        return self.world.scheduler.now_ms + self.world.clock_skew.get(self.name, 0)
 
     def lease_holds(self) -> bool:
         return self.world.scheduler.now_ms - self.last_beat_ms <= LEASE_MS

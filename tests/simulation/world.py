@@ -68,6 +68,11 @@ class Setup(msgspec.Struct, frozen=True):
     trouble_percent: float
     upgrade: bool
 
+    @property
+    def peaceful(self) -> bool:
+        """Nothing dies, freezes or is lost in this world."""
+        return not self.faults and not self.trouble_percent and not self.upgrade
+
     @classmethod
     def draw(cls, rng: Random, *, large: bool) -> Setup:
         if large:
