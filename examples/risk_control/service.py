@@ -1,4 +1,6 @@
-"""One service as a real HTTP server: `python -m examples.risk_control.service NAME PORT LEDGER`.
+"""One service as a real HTTP server.
+
+    python -m examples.risk_control.service NAME PORT LEDGER [HOST]
 
 `POST /` with {"application", "facts"}; headers `Idempotency-Key` and `Epoch`. Answers 200 with the
 service's answer, 409 to a superseded attempt, 400 to what it cannot read.

@@ -22,11 +22,18 @@ class NoTables(TableManager):  # type: ignore[misc]
         await self.recovery.start()
 
 
+class DisklessApp(faust.App):  # type: ignore[misc]
+    """Keeps nothing on disk, so a full or read-only one is no matter."""
+
+    def _create_directories(self) -> None:
+        """Make none: Faust's would be empty, in whatever folder the process was started."""
+
+
 def make_app(settings: EngineSettings) -> faust.App:
     """The app of one engine. It is started inside our own event loop, without Faust's worker."""
     session_s = settings.session_timeout_ms / 1_000
     servers = settings.bootstrap_servers.replace(",", ";")
-    return faust.App(
+    return DisklessApp(
         settings.group,
         broker=f"kafka://{servers}",
         broker_credentials=faust_credentials(settings),
