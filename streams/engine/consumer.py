@@ -35,6 +35,9 @@ log = structlog.get_logger(__name__)
 
 _POLL_TIMEOUT_S: Final = 0.2
 _IDLE_S: Final = 0.02
+_UNDRAINED_S: Final = 0.01
+"""How long records that nobody is ready for hold the fetches of their broker; aiokafka's is 0.1."""
+
 _YIELDS: Final = 6
 _ASK_TIMEOUT_S: Final = 15.0
 
@@ -84,6 +87,7 @@ class BatchConsumer(driver.Consumer):  # type: ignore[misc]
         def evicted(error: EvictedError) -> None:
             main.call_soon_threadsafe(self.ownership.stop_engine, error)
 
+        client._fetcher._prefetch_backoff = _UNDRAINED_S
         static = bool(context.settings.name)
         self.membership = Membership(client, context.clock, static, evicted)
         self._poller = Poller(client, loop)
@@ -144,8 +148,10 @@ class BatchConsumer(driver.Consumer):  # type: ignore[misc]
     async def on_stop(self) -> None:
         """Final checkpoints and a last commit, then the client leaves."""
         await self.ownership.close()
-        with contextlib.suppress(KafkaError, TimeoutError):  # for lag tools only
-            await self.commit_positions(self.ownership.saved_positions())
+        saved = self.ownership.saved_positions()
+        if saved:
+            with contextlib.suppress(KafkaError, TimeoutError):  # for lag tools only
+                await self.commit_positions(saved)
         if self.ownership.context.settings.leave and self.membership is not None:
             await self._on_thread(self.membership.leave())
         await super().on_stop()

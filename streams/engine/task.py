@@ -76,6 +76,7 @@ class PartitionTask:
         self._context = context
         self._lost = lost
         self._opening = Opening(context, number, slots)
+        self._opening_job: asyncio.Task[None] | None = None
         self._fold: Fold | None = None
         self._producer: FencedProducer | None = None
         self._outputs: Outputs | None = None
@@ -89,8 +90,12 @@ class PartitionTask:
 
     async def open(self) -> None:
         """Take the partition over. Raises what the steps raise, with nothing left open."""
-        opened = await self._opening.run(self._step)
-        await self._start(opened)
+        self._opening_job = asyncio.current_task()
+        try:
+            opened = await self._opening.run(self._step)
+            await self._start(opened)
+        finally:
+            self._opening_job = None
         log.info(
             "partition open",
             partition=self.number,
@@ -234,7 +239,9 @@ class PartitionTask:
 
     async def tick(self) -> None:
         """Append a clock tick. One is in flight at a time."""
-        fold = self._open_parts()[0]
+        fold = self._fold
+        if fold is None:
+            return
         deadline_ms = None if fold.needs_tick else fold.next_log_deadline_ms
         tick = ClockTick(
             partition=self.number,
@@ -336,6 +343,11 @@ class PartitionTask:
         self.state = TaskState.CLOSED
         self.ticket += 1
         self._opening.progress.cancelled = True
+        job = self._opening_job
+        if job is not None and job is not asyncio.current_task():
+            # A former owner must not go on to fence: that would shut the rightful one out.
+            job.cancel()
+            await asyncio.gather(job, return_exceptions=True)
         await self._release()
 
     async def _release(self) -> None:

@@ -107,6 +107,7 @@ OVERRIDDEN = [
     (consumer.ConsumerThread, driver.AIOKafkaConsumerThread, "on_start"),
     (consumer.BatchMessage, ConsumerMessage, "on_final_ack"),
     (faust_app.NoTables, TableManager, "on_start"),
+    (faust_app.DisklessApp, faust.App, "_create_directories"),
 ]
 
 
@@ -135,6 +136,7 @@ async def test_private_attributes_of_the_client_exist() -> None:
     assert {"_coordinator", "_fetcher"} <= set(vars(client))
     state = subscription_state.TopicPartitionState(None)
     assert {"highwater", "timestamp"} <= set(vars(state))
+    assert "self._prefetch_backoff = " in inspect.getsource(fetcher.Fetcher)
     assert not state.has_valid_position
     subscription = client._subscription
     assert subscription.subscription is None

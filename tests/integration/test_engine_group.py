@@ -65,13 +65,13 @@ def test_group_offsets_follow_the_checkpoints(lab: Lab) -> None:
     engine.wait_ready()
     lab.send(flags(400, 40))
     admin = AdminClient({"bootstrap.servers": lab.bootstrap})
-    ends = {number: lab.end(lab.topics.events, number) for number in range(lab.partitions)}
 
     def committed() -> bool:
         asked = admin.list_consumer_group_offsets(
             [ConsumerGroupTopicPartitions(lab.settings.group)]
         )
         found = next(iter(asked.values())).result(10).topic_partitions
+        ends = {number: lab.end(lab.topics.events, number) for number in range(lab.partitions)}
         return {place.partition: place.offset for place in found} == ends
 
     wait_for("group offsets at the end", committed)
