@@ -157,6 +157,24 @@ async def test_a_step_that_completed_before_the_ends_is_not_judged() -> None:
     await rig.watch.close()
 
 
+@pytest.mark.parametrize(("completed", "said"), [(True, []), (False, [Verdict.SILENT])])
+async def test_only_what_completed_teaches_how_long_a_step_may_be_quiet(
+    completed: bool, said: list[Verdict]
+) -> None:
+    rig = Rig()
+    rig.put(Canary(partition=0, monitor="e1", number=0))
+    for n in range(3):
+        rig.start(f"r{n}")
+        rig.pass_ms(9_000)
+        key = (f"r{n}", "s")
+        rig.watch.attempts([(key, None)], {key} if completed else ())
+    rig.start("new")
+    rig.pass_ms(12_000)
+    rig.ends()
+    assert await rig.judge() == said
+    await rig.watch.close()
+
+
 async def test_a_hello_hurries_the_next_round() -> None:
     rig = Rig()
     rig.start()

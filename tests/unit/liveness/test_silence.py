@@ -197,6 +197,7 @@ def test_what_was_learned_and_who_was_heard_of_stay_bounded() -> None:
 
 def test_short_steps_leave_no_heap_behind() -> None:
     world = World()
+    world.canary()
     for n in range(20_000):
         world.start(f"r{n}")
         world.end(f"r{n}")
