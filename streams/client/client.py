@@ -142,6 +142,9 @@ class Client:
     def wait(self, run_id: str, timeout: Duration = "60s") -> RunResult:
         """Wait for the end of a run that this client has started.
 
+        A run that another client began first tells its end to that one; starting it again (the same
+        id, flow and inputs) is told at once if it has ended.
+
         Raises `RunRefused` if the service refused the start, `ReportRefused` if this client only
         reported on the run and was refused, `WaitTimeout`.
         """

@@ -6,10 +6,8 @@ All methods run on the worker's event loop unless they say otherwise.
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import logging
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TypeVar, cast
 
@@ -40,6 +38,7 @@ from dalsegno.streams.client.holding import Holding
 from dalsegno.streams.client.outbox import Outbox
 from dalsegno.streams.client.reporter import Reporter
 from dalsegno.streams.client.step import AsyncBody, Outputs, PlainBody
+from dalsegno.streams.client.threads import Threads
 
 _LOG = logging.getLogger("dalsegno.worker")
 _RESEND_S = 0.2  # between two tries of a report that Kafka did not take
@@ -66,7 +65,7 @@ class Runner:
         self._reporter = reporter
         self._lease_holds = lease_holds
         self._loop = asyncio.get_running_loop()
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="dalsegno-step")
+        self._pool = Threads(threads, "dalsegno-step")
         self._answers: dict[tuple[str, str, int], asyncio.Future[Answer]] = {}
         self._releases: set[asyncio.Task[None]] = set()
 
@@ -116,7 +115,7 @@ class Runner:
 
     def close(self) -> None:
         """No further threads; those that run plain functions end with them or with the process."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._pool.close()
 
     # What effects need of the worker: `effects.Gate`.
 
@@ -162,7 +161,7 @@ class Runner:
             raise StepStopped(attempt.stopped)
 
     async def in_thread(self, work: Callable[[], R]) -> R:
-        return await self._loop.run_in_executor(self._pool, contextvars.copy_context().run, work)
+        return await self._pool.run(work)
 
     async def _run(self, attempt: Attempt) -> None:
         try:
