@@ -200,7 +200,8 @@ class Runner:
         except asyncio.CancelledError:
             # A thread cannot be stopped, only told: its slot is taken until it returns.
             await asyncio.wait([work])
-            work.cancelled() or work.exception()
+            if not work.cancelled():
+                work.exception()
             raise
 
     def _completed(self, attempt: Attempt, outputs: Outputs) -> StepCompleted:
