@@ -140,6 +140,8 @@ class Reference:
             letter = action.letter
             if letter.reason == "apply_raised" and POISON not in letter.detail:
                 raise FoldRaisedError(f"P12: offset {letter.offset} raised: {letter.detail}")
+            if letter.reason == "apply_raised":
+                self.story(letter.run_id).check_put_aside()
         elif isinstance(action, Reply):
             self.story(action.answer.run_id).on_answer(action.answer)
 

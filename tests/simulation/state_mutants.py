@@ -20,18 +20,20 @@ from dalsegno.streams.core.arrivals import Arrivals
 from dalsegno.streams.core.controls import Controls
 from dalsegno.streams.core.draft import Draft
 from dalsegno.streams.core.partition import Partition
+from dalsegno.streams.core.units import Units
 
 
 def outcome_counted_twice() -> Any:
     """A completion is counted when it is applied and once more."""
-    right = Arrivals._on_live
+    right = Partition.apply
 
-    def on_live(self: Arrivals, run: Any, record: Any, event: Any) -> None:
-        right(self, run, record, event)
-        if isinstance(event, StepCompleted):
-            self.counts[Outcome.APPLIED] += 1
+    def apply(self: Partition, record: Any) -> Any:
+        outputs = right(self, record)
+        if isinstance(record.event, StepCompleted):
+            self._arrivals.counts[Outcome.APPLIED] += 1
+        return outputs
 
-    return replaced(Arrivals, "_on_live", on_live)
+    return replaced(Partition, "apply", apply)
 
 
 def early_events_dropped() -> Any:
@@ -44,9 +46,15 @@ def early_events_dropped() -> Any:
     return replaced(Arrivals, "_deliver", deliver)
 
 
-def quarantine_leaks() -> Any:
-    """Events of a quarantined run are applied as if nothing had happened."""
-    return replaced(Arrivals, "_on_quarantined", Arrivals._on_live)
+def no_quarantine() -> Any:
+    """A run on which the fold raised goes on as if nothing had happened."""
+
+    def raised(self: Units, draft: Draft, mark: int, what: str) -> None:
+        draft.discard()
+        self._now.outbox.rollback(mark)
+        draft.run.head.quarantine = what
+
+    return replaced(Units, "_raised", raised)
 
 
 def deadlines_fire_late() -> Any:
@@ -128,7 +136,7 @@ def marker_ahead_of_code() -> Iterator[None]:
 STATE_MUTANTS = (
     Mutant("outcome counted twice", outcome_counted_twice),
     Mutant("early events dropped", early_events_dropped),
-    Mutant("quarantine leaks", quarantine_leaks),
+    Mutant("run goes on although the fold raised", no_quarantine),
     Mutant("deadline fires after the event", deadlines_fire_late),
     Mutant("counter not restored", counter_not_restored),
     Mutant("journal not restored", lambda: restore_drops(b"j")),

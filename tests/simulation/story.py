@@ -370,6 +370,11 @@ class Story:
             # No further step of the run starts until a person agrees.
             self.gated = True
 
+    def check_put_aside(self) -> None:
+        """P12: a run on which the fold raised is put aside for a person, whole."""
+        if self.state is not None and self.state is not RunState.QUARANTINED:
+            self.fail("P12", f"the fold raised on it, and it is {self.state}")
+
     def on_answer(self, answer: Answer) -> None:
         if answer.answer is AnswerType.ENDED:
             self.ended = answer
