@@ -16,9 +16,9 @@ from aiokafka.structs import RecordMetadata
 
 from dalsegno.schemas.codec import encode
 from dalsegno.schemas.control import ClockTick, ControlEvent
-from dalsegno.schemas.events import StepCompleted
 from dalsegno.streams.core.controls import RulesUnknown
 from dalsegno.streams.core.state_codec import StateCorrupt
+from dalsegno.streams.engine.applying import Applying
 from dalsegno.streams.engine.batch import Batch, Wanted
 from dalsegno.streams.engine.checkpoint import CheckpointDone, Checkpointer
 from dalsegno.streams.engine.context import EngineContext
@@ -169,10 +169,16 @@ class PartitionTask:
 
         This is the task's boundary: whatever is raised here ends this task, and only this one.
         """
-        if batch.ticket != self.ticket or self.state is not TaskState.BUSY:
-            return
+        if batch.ticket == self.ticket and self.state is TaskState.BUSY:
+            fold, outputs, _ = self._open_parts()
+            signals = self._context.metrics.signals
+            self._slice(Applying(batch, fold, outputs, self._reader, signals))
+
+    def _slice(self, applying: Applying) -> None:
+        if applying.batch.ticket != self.ticket or self.state is not TaskState.BUSY:
+            return  # settled or closed between two slices: what is left is read again
         try:
-            self._apply(batch)
+            through = self._apply(applying)
         except PartitionStoppedError as error:
             self.stop(error)
         except RulesUnknown as error:
@@ -182,31 +188,31 @@ class PartitionTask:
         except Exception as error:
             log.exception("batch failed", partition=self.number)
             self._fail(OutcomeUnknownError(f"batch: {error!r}"))
+        else:
+            if through:
+                self._applied(applying.batch)
+            else:
+                asyncio.get_running_loop().call_soon(self._slice, applying)
 
-    def _apply(self, batch: Batch) -> None:
-        fold, outputs, checkpointer = self._open_parts()
-        apply, add = fold.apply, outputs.add
-        completed: set[tuple[str, str]] = set()
+    def _apply(self, applying: Applying) -> bool:
+        fold, _, checkpointer = self._open_parts()
+        before = fold.position
         try:
-            for record in self._reader.read(fold, batch.records):
-                produced = apply(record)
-                event = record.event
-                if isinstance(event, StepCompleted):
-                    completed.add((event.run_id, event.step))
-                if produced:
-                    add(produced)
-                    self._context.metrics.signals.outputs(produced)
+            return applying.slice(self._context.clock)
         finally:
+            self._next_fetch = fold.position
             checkpointer.applied()
-        changes = fold.drain_in_flight()
-        if self.feed is not None and changes:
-            self.feed.attempts(changes, completed)
+            self._context.metrics.applied(fold.position - before)
+            changes = fold.drain_in_flight()
+            if self.feed is not None and changes:
+                self.feed.attempts(changes, applying.completed)
+
+    def _applied(self, batch: Batch) -> None:
         if batch.records:
             self._last_at_ms = batch.records[-1].timestamp
             self.ticks.observed(self._last_at_ms, self._context.clock())
         self._next_fetch = batch.next_position
-        self.seen_end(max(batch.end_offset, batch.next_position))
-        self._context.metrics.applied(len(batch.records))
+        self._end_offset = max(self._end_offset, batch.next_position)
         self.state = TaskState.STALLED
         self._moved()
 

@@ -1,0 +1,50 @@
+"""Applies one batch in slices of a few milliseconds, so that no batch holds the event loop.
+
+Where a slice ends is in no log, so nothing depends on it: each record is a unit of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dalsegno.schemas.events import StepCompleted
+from dalsegno.streams.engine.batch import Batch
+from dalsegno.streams.engine.fold import Clock, Fold
+from dalsegno.streams.engine.outputs import Outputs
+from dalsegno.streams.engine.reader import EventReader
+from dalsegno.streams.engine.signals import Signals
+
+SLICE_S: Final = 0.005
+"""A checkpoint takes some five round trips, each of which waits for a slice of every partition."""
+
+
+class Applying:
+    """One batch under way. `completed`: steps that were reported completed in it."""
+
+    def __init__(
+        self, batch: Batch, fold: Fold, outputs: Outputs, reader: EventReader, signals: Signals
+    ) -> None:
+        self.batch = batch
+        self.completed: set[tuple[str, str]] = set()
+        self._fold = fold
+        self._outputs = outputs
+        self._signals = signals
+        self._records = reader.read(fold, batch.records)
+
+    def slice(self, clock: Clock) -> bool:
+        """Apply records until the slice is used up. True when the batch is through.
+
+        Raises what reading and `apply` raise; the records before are applied then.
+        """
+        apply, add, signals = self._fold.apply, self._outputs.add, self._signals.outputs
+        until_s = clock() + SLICE_S
+        for record in self._records:
+            produced = apply(record)
+            if isinstance(record.event, StepCompleted):
+                self.completed.add((record.event.run_id, record.event.step))
+            if produced:
+                add(produced)
+                signals(produced)
+            if clock() >= until_s:
+                return False
+        return True
