@@ -1,0 +1,1 @@
+"""Real scientific workflows, time scaled, through the engine; makespan against its lower bound."""
