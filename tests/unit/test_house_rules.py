@@ -12,7 +12,10 @@ BANNED_NAMES = {"utils", "helpers", "common", "manager", "base", "constants", "m
 BANNED_TEXT = {
     "an unfinished place": (r"\b(TODO|FIXME|XXX)\b", "# TODO: later"),
     "a ticket number": (r"(?<![\w&/#])#\d{1,4}\b|\b[Ii]ssue \d+\b", "see #12"),
-    "a path of one machine": (r"/(work|root|home/\w+|Users)/\w", "in /work/main"),
+    "a path of one machine": (
+        r"(?<![\w}])(?<!\w\")/(work|root|home/\w+|Users)/\w",
+        "in /work/main",
+    ),
     "talk about how it was made": (
         r"\b(this session we|as discussed|as requested|the brief says|SPEC\.md)\b",
         "as requested",
