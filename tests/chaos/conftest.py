@@ -1,0 +1,78 @@
+"""The stack, once for all tests of this folder, and the table that closes them."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+
+import pytest
+from tests.chaos import stack as stacks
+from tests.chaos.load import Bench, Row
+from tests.chaos.stack import NoDockerError, Stack
+
+REPORT = pytest.StashKey[list[str]]()
+COLUMNS = (
+    ("runs", "runs"),
+    ("events", "events"),
+    ("ack_gap_s", "acks s"),
+    ("output_gap_s", "outputs s"),
+    ("run_p50_s", "run p50 s"),
+    ("run_max_s", "run max s"),
+    ("repeats", "repeats"),
+    ("effects", "effects"),
+)
+
+
+@pytest.fixture(scope="session")
+def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
+    """CHAOS_KEEP=1 leaves the stack up afterwards."""
+    report = request.config.stash[REPORT] = []
+    begun = time.monotonic()
+    try:
+        stacks.ensure()
+    except NoDockerError as error:
+        report.append(f"chaos tests skipped: {error}")
+        pytest.skip(f"no Docker here: {error}")
+    stacks.build()
+    ready = time.monotonic()
+    stack = Stack()
+    made = Bench(stack)
+    try:
+        stack.up()
+        report.append(
+            f"engine and images {ready - begun:.0f} s, up {time.monotonic() - ready:.0f} s"
+        )
+        yield made
+        report.extend(table(made.rows))
+        report.append(memory(stack.memory_mb()))
+    finally:
+        if not os.environ.get("CHAOS_KEEP"):
+            stack.down()
+
+
+def table(rows: list[Row]) -> Iterator[str]:
+    """Gaps: the longest time without an acknowledged start, and without a transition."""
+    heads = "".join(f"{head:>11}" for _, head in COLUMNS)
+    yield f"{'fault':<34}{'lasted s':>9}{'back s':>8}{heads}"
+    for row in rows:
+        cells = "".join(f"{_cell(row.found.get(name)):>11}" for name, _ in COLUMNS)
+        yield f"{row.fault:<34}{row.lasted_s:>9.1f}{row.back_s:>8.1f}{cells}"
+
+
+def _cell(value: object) -> str:
+    return f"{value:.1f}" if isinstance(value, float) else str("-" if value is None else value)
+
+
+def memory(used: dict[str, float]) -> str:
+    parts = ", ".join(f"{name} {mb:.0f}" for name, mb in sorted(used.items()))
+    return f"memory in MB: {parts}; together {sum(used.values()):.0f}"
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    lines = config.stash.get(REPORT, [])
+    if lines:
+        terminalreporter.section("chaos")
+        terminalreporter.write_line("\n".join(lines))

@@ -1,0 +1,153 @@
+"""The stack of docker-compose.yml under a project name of its own, and what can be done to it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+from tests.integration.engine.harness import wait_for
+
+from dalsegno.ops.embedded.ports import free_ports
+
+ROOT: Final = Path(__file__).parents[2]
+PROJECT: Final = "dalsegno-chaos"
+NETWORK: Final = f"{PROJECT}_default"
+BROKERS: Final = ("kafka1", "kafka2", "kafka3")
+ENGINES: Final = ("engine1", "engine2")
+FILES: Final = ("-f", "docker-compose.yml", "-f", "tests/chaos/compose.yml")
+UP_LIMIT_S: Final = 900.0
+
+
+class NoDockerError(Exception):
+    """This machine cannot run the stack; the message says why."""
+
+
+def ensure() -> None:
+    """A Docker engine and the images that are not ours. Raises `NoDockerError`."""
+    done = subprocess.run(
+        [ROOT / "tests" / "chaos" / "lab" / "ensure.sh"],
+        env={**os.environ, "CHAOS_PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise NoDockerError("; ".join(done.stderr.strip().splitlines()[-2:]) or "no reason given")
+
+
+def build() -> None:
+    """Our own two images, the second from the first. The host's network reaches what it reaches."""
+    for recipe, tag in (
+        ("ops/deploy/Dockerfile", "dalsegno:local"),
+        ("tests/chaos/lab/Dockerfile", "dalsegno-chaos:local"),
+    ):
+        docker("build", "--network", "host", "-q", "-f", recipe, "-t", tag, ".", limit_s=UP_LIMIT_S)
+
+
+def docker(*arguments: str, limit_s: float = 120.0, check: bool = True) -> str:
+    """Run `docker`; its standard output. The classic builder takes base images that are here."""
+    port = os.environ.setdefault("PROMETHEUS_PORT", str(free_ports(1)[0]))
+    done = subprocess.run(
+        ["docker", *arguments],
+        cwd=ROOT,
+        env={**os.environ, "PROMETHEUS_PORT": port, "DOCKER_BUILDKIT": "0"},
+        capture_output=True,
+        text=True,
+        timeout=limit_s,
+        check=False,
+    )
+    if check and done.returncode:
+        raise AssertionError(f"docker {' '.join(arguments)}: {done.stderr[-3_000:]}")
+    return done.stdout
+
+
+def container(service: str) -> str:
+    return f"{PROJECT}-{service}-1"
+
+
+class Stack:
+    """One stack, up or down."""
+
+    def compose(self, *arguments: str, limit_s: float = 120.0, check: bool = True) -> str:
+        return docker("compose", "-p", PROJECT, *FILES, *arguments, limit_s=limit_s, check=check)
+
+    def up(self) -> None:
+        self.down()
+        self.compose("up", "-d", "--no-build", limit_s=UP_LIMIT_S)
+        self.wait_ready()
+        wait_for("all replicas in sync", lambda: self.lagging() == 0, 120)
+
+    def down(self) -> None:
+        self.compose("down", "-v", "--remove-orphans", "-t", "10", limit_s=180)
+
+    def inside(
+        self, module: str, *arguments: str, limit_s: float = 60.0, check: bool = True
+    ) -> str:
+        """Run one of `tests.chaos.inside` in the driver; its standard output."""
+        run = ("python", "-m", f"tests.chaos.inside.{module}", *arguments)
+        return self.compose("exec", "-T", "driver", *run, limit_s=limit_s, check=check)
+
+    def fetch(self, url: str) -> dict[str, object]:
+        """JSON of a service of the stack; empty while nobody answers."""
+        text = self.inside("fetch", url, check=False)
+        return json.loads(text) if text.strip() else {}
+
+    def owned(self, engine: str) -> int:
+        """Partitions that an engine has ready; -1 while it is not ready."""
+        answer = self.fetch(f"http://{engine}:8470/readyz")
+        return len(answer["partitions"]) if answer.get("ready") else -1  # type: ignore[arg-type]
+
+    def wait_ready(self, limit_s: float = 240.0) -> None:
+        """Until both engines are ready with all partitions between them."""
+
+        def look() -> bool:
+            owned = [self.owned(engine) for engine in ENGINES]
+            return min(owned) > 0 and sum(owned) == 8
+
+        wait_for("both engines ready", look, limit_s)
+
+    def lagging(self) -> int:
+        """Partitions that lack a replica in sync."""
+        text = self.inside("replicas", check=False).strip()
+        return int(text) if text else -1
+
+    def acked(self, seed: int) -> int:
+        text = self.compose("exec", "-T", "driver", "wc", "-l", f"/chaos/acks-{seed}", check=False)
+        return int(text.split()[0]) if text.strip() else 0
+
+    def running(self, service: str) -> bool:
+        state = json.loads(docker("inspect", "-f", "{{json .State}}", container(service)))
+        return bool(state["Running"]) and not state["Restarting"]
+
+    def cut(self, service: str) -> None:
+        docker("network", "disconnect", NETWORK, container(service))
+
+    def rejoin(self, service: str) -> None:
+        docker("network", "connect", "--alias", service, NETWORK, container(service))
+
+    def set_clock(self, file: str, offset_s: float) -> None:
+        """Move the clock of the processes that read this skew file."""
+        code = f"import struct; open('/chaos/{file}', 'r+b').write(struct.pack('=d', {offset_s}))"
+        self.compose("exec", "-T", "driver", "python", "-c", code)
+
+    def memory_mb(self) -> dict[str, float]:
+        """Memory of each container, as Docker counts it (without page cache)."""
+        lines = docker("stats", "--no-stream", "--format", "{{.Name}} {{.MemUsage}}").splitlines()
+        found = {}
+        for line in lines:
+            name, used = line.split()[:2]
+            if name.startswith(PROJECT):
+                found[name.removeprefix(f"{PROJECT}-").removesuffix("-1")] = megabytes(used)
+        return found
+
+
+def megabytes(text: str) -> float:
+    """`123.4MiB` and the like."""
+    for unit, factor in (("GiB", 1024.0), ("MiB", 1.0), ("KiB", 1 / 1024), ("B", 2.0**-20)):
+        if text.endswith(unit):
+            return float(text.removesuffix(unit)) * factor
+    raise ValueError(f"no memory size: {text}")
