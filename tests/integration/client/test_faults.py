@@ -33,9 +33,10 @@ class Processes:
         self.ledger = ledger
         self.started: list[subprocess.Popen[bytes]] = []
 
-    def worker(self, crash_after: int = 0) -> subprocess.Popen[bytes]:
+    def worker(self, crash_after: int = 0, lease_ms: int = 2_000) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "tests.integration.client.worker_process"]
-        arguments = [self.lab.bootstrap, self.lab.prefix, str(self.ledger), str(crash_after)]
+        arguments = [self.lab.bootstrap, self.lab.prefix, str(self.ledger)]
+        arguments += [str(crash_after), str(lease_ms)]
         process = subprocess.Popen([*command, *arguments], cwd=ROOT)
         self.started.append(process)
         return process
@@ -97,15 +98,16 @@ def test_a_restarted_worker_has_its_place_back_at_once_and_says_what_it_found(
     lab: Lab,  # noqa: F811
     processes: Processes,
 ) -> None:
-    first = processes.worker()
+    # Lease and session are longer than the test waits: neither can be what brings it back.
+    first = processes.worker(lease_ms=60_000)
     lab.hand(lab.make("r", "held"))
     wait_for("begun", processes.lines)
     first.kill()
     first.wait()
-    processes.worker()
+    processes.worker(lease_ms=60_000)
     lab.hand(lab.make("next", "held"))
     # The same host's lock proves that the first one is gone: no session, no lease is waited for.
-    wait_for("the next begun", lambda: "begun next 1" in processes.lines(), 20)
+    wait_for("the next begun", lambda: "begun next 1" in processes.lines(), 40)
     again = [h for h in processes.hellos() if h.marks and h.incarnation >= 0]
     assert [(m.worker, m.offset) for h in again for m in h.marks] == [(f"{lab.prefix}-w", 1)]
 

@@ -1,8 +1,8 @@
-"""`python -m tests.integration.client.worker_process BOOTSTRAP PREFIX LEDGER CRASH_AFTER`: a worker
-to kill.
+"""A worker to kill. Arguments: bootstrap servers, prefix, ledger, crash after, lease in ms.
 
-Its step has three effects, each a line in the ledger; after effect number CRASH_AFTER of an attempt
-of epoch 1 the process kills itself, before the confirmation of the next. `held` waits for ever.
+Its step has three effects, each a line in the ledger; after effect number `crash after` of an
+attempt of epoch 1 the process kills itself, before the confirmation of the next. `held` waits for
+ever.
 """
 
 from __future__ import annotations
@@ -48,7 +48,13 @@ async def held(ctx: Context) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    settings = WorkerConfig(lease_ms=2_000, heartbeat_interval_ms=200, stop_timeout_ms=2_000)
+    lease_ms = int(sys.argv[5])
+    settings = WorkerConfig(
+        lease_ms=lease_ms,
+        session_timeout_ms=max(10_000, lease_ms),
+        heartbeat_interval_ms=200,
+        stop_timeout_ms=2_000,
+    )
     name = f"{sys.argv[2]}-w"
     Worker(
         [flow], bootstrap_servers=sys.argv[1], prefix=sys.argv[2], name=name, settings=settings
