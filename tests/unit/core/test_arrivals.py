@@ -36,9 +36,11 @@ from dalsegno.schemas.control import (
     RunRestored,
 )
 from dalsegno.schemas.events import (
+    FailureType,
     RunCancelled,
     RunPaused,
     StepCompleted,
+    StepFailed,
     StepProgressed,
     StepStarted,
 )
@@ -357,3 +359,15 @@ def test_the_head_of_a_run_is_compact() -> None:
     assert len(parts[b"rr"]) < 220
     assert RunHead.__struct_config__.array_like
     assert row(log, "s0").epoch == 1
+
+
+def test_no_timer_of_a_step_moves_a_quarantined_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = Log()
+    log.start(plan_of(step("s0", writes=("f0",)), step("other")))
+    log.began("s0")
+    log.began("other")
+    log.put(StepFailed(run_id="r", step="other", epoch=1, failure_type=FailureType.TRANSIENT))
+    break_run(log, monkeypatch)
+    before = view(log)
+    assert log.tick(120) == []
+    assert view(log) == before
