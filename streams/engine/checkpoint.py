@@ -103,7 +103,11 @@ class Checkpointer:
             return
         self._captured_at = self._clock()
         self._captured = self._fold.position
-        parts = self._fold.capture()
+        try:
+            parts = self._fold.capture()
+        except Exception as error:  # noqa: BLE001 - a capture cut short must not be followed by another
+            self._give_up(OutcomeUnknownError(f"capture: {error!r}"))
+            return
         write = self._write(self._captured, parts, self._outputs.queued())
         self._running = asyncio.create_task(write)
 
@@ -116,8 +120,10 @@ class Checkpointer:
             await self._producer.commit({self._changelog: parts})
         except (FencedError, OutcomeUnknownError) as error:
             # `_running` stays set: after a failure nothing more is captured or written.
-            self._closed = True
-            self._failed(error)
+            self._give_up(error)
+            return
+        except Exception as error:  # noqa: BLE001 - the boundary of this task: nobody awaits it
+            self._give_up(OutcomeUnknownError(f"checkpoint: {error!r}"))
             return
         self.position = position
         self.ever_committed = True
@@ -127,6 +133,17 @@ class Checkpointer:
         self._done(CheckpointDone(position, self.committed_at - started, len(parts), size))
         if self.behind:
             self.applied()
+
+    def _give_up(self, error: EngineError) -> None:
+        self.spoil()
+        self._failed(error)
+
+    def spoil(self) -> None:
+        """Capture nothing more: the fold raised inside a record, so its state is of no position."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     async def settle(self, timeout_s: float) -> bool:
         """A final checkpoint, so that the next owner repeats nothing. False if it was not in

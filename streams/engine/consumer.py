@@ -28,7 +28,7 @@ from dalsegno.streams.engine.errors import (
 )
 from dalsegno.streams.engine.membership import Membership
 from dalsegno.streams.engine.ownership import Ownership
-from dalsegno.streams.engine.poll import Fetched, Polled, Poller
+from dalsegno.streams.engine.poll import Fetched, Polled, Poller, UnreadableRecordError
 from dalsegno.streams.engine.task import PartitionTask
 
 log = structlog.get_logger(__name__)
@@ -250,6 +250,8 @@ class BatchConsumer(driver.Consumer):  # type: ignore[misc]
         if place.topic != self._events:
             if task.feed is not None and isinstance(error, OffsetOutOfRangeError):
                 self.ownership.restart_feed(task)
+            elif task.feed is not None and isinstance(error, UnreadableRecordError):
+                task.feed.give_up(error)
             return
         if isinstance(error, OffsetOutOfRangeError):
             task.stop(

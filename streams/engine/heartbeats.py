@@ -98,6 +98,13 @@ class HeartbeatFeed:
             self._context.metrics.monitor_failed()
             log.exception("monitor failed; its partition is watched again after the next restore")
 
+    def give_up(self, error: Exception) -> None:
+        """Read no further: at a record that the client cannot take apart it would stay for ever."""
+        if not self.failed:
+            self.failed = True
+            self._context.metrics.monitor_failed()
+            log.error("heartbeats unreadable; watched again after a restart", error=repr(error))
+
     async def close(self) -> None:
         """Stop the monitor."""
         await self._monitor.close()

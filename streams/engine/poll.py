@@ -42,6 +42,10 @@ class Polled:
         return bool(self.fetched or self.errors)
 
 
+class UnreadableRecordError(KafkaError):  # type: ignore[misc]
+    """A record that the client itself cannot take apart. Fetching it again does not help."""
+
+
 class Poller:
     """Polls one aiokafka consumer. All methods run on its loop, but `wake_soon`."""
 
@@ -131,6 +135,11 @@ class Poller:
         except (OffsetOutOfRangeError, CorruptRecordException, KafkaError) as error:
             fetcher._records.pop(partition, None)
             found.errors[partition] = error
+            return
+        except UnicodeDecodeError as error:
+            # A header's name that is no UTF-8: the client reads no further than the record before.
+            fetcher._records.pop(partition, None)
+            found.errors[partition] = UnreadableRecordError(f"at or after offset {before}: {error}")
             return
         if not result.has_more():
             self._done_with(partition)

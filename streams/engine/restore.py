@@ -137,17 +137,20 @@ def _read_changelog(
 
 
 def _take(messages: Iterable[Message], parts: dict[bytes, bytes], claim_id: str) -> bool:
-    """Fold changelog records into `parts`; true when our claim was among them."""
-    found = False
+    """Fold changelog records into `parts`; true when our claim was among them.
+
+    What stands behind our claim is of a newer owner, who has fenced us: perhaps half a checkpoint.
+    """
     for message in messages:
         key, value = message.key(), message.value()
         if key == CLAIM_KEY:
-            found = found or _claim_id(value) == claim_id
+            if _claim_id(value) == claim_id:
+                return True
         elif value is None:
             parts.pop(key, None)
         else:
             parts[key] = value
-    return found
+    return False
 
 
 def _claim_id(value: bytes | None) -> str:

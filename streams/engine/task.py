@@ -199,6 +199,12 @@ class PartitionTask:
         before = fold.position
         try:
             return applying.slice(self._context.clock)
+        except PartitionStoppedError:
+            raise  # between two records: what was applied is whole
+        except BaseException:
+            # Inside a record: timers may have fired whose outputs never left.
+            checkpointer.spoil()
+            raise
         finally:
             self._next_fetch = fold.position
             checkpointer.applied()
@@ -248,7 +254,6 @@ class PartitionTask:
         fold = self._fold
         if fold is None:
             return
-        deadline_ms = None if fold.needs_tick else fold.next_log_deadline_ms
         tick = ClockTick(
             partition=self.number,
             number=self.ticks.number(fold.position),
@@ -261,7 +266,10 @@ class PartitionTask:
             self.ticks.failed(self._context.clock())
             log.warning("tick not appended", partition=self.number, error=str(error))
             return
-        self.ticks.appended(appended.timestamp, deadline_ms, self._context.clock())
+        except BaseException:
+            self.ticks.failed(self._context.clock())  # else this partition would never tick again
+            raise
+        self.ticks.appended(appended.timestamp, self._context.clock())
 
     async def append_control(self, event: ControlEvent) -> RecordMetadata:
         """Sign and append to the events topic. Raises `OutcomeUnknownError`."""
@@ -329,7 +337,7 @@ class PartitionTask:
             self.state = TaskState.READY
 
     def stop(self, error: PartitionStoppedError) -> None:
-        """Go no further: a person has to act. What was applied is still checkpointed."""
+        """Go no further: a person has to act. What was applied whole is still checkpointed."""
         self.error = error
         self.state = TaskState.STOPPED
         self._context.metrics.stopped(error.reason)

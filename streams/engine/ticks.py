@@ -83,12 +83,12 @@ class TickPlan:
         self._in_flight = True
         self._sent_s = now_s
 
-    def appended(self, at_ms: int, deadline_ms: int | None, now_s: float) -> None:
-        """The broker has appended it at `at_ms`; `deadline_ms` is what it was meant to reach."""
+    def appended(self, at_ms: int, now_s: float) -> None:
+        """The broker has appended it at `at_ms`. That is the anchor now, even where it went back:
+        so a tick that fell short of its deadline is followed by another after the difference.
+        """
         self._in_flight = False
         self._anchor_ms, self._anchor_s = at_ms, now_s
-        short_ms = deadline_ms - at_ms if deadline_ms is not None else 0
-        self._not_before_s = now_s + short_ms / 1_000 if short_ms > 0 else now_s
 
     def failed(self, now_s: float) -> None:
         """It could not be appended; nothing is lost, the next try comes after a while."""

@@ -132,3 +132,43 @@ async def test_settling_gives_up_in_time() -> None:
     assert not await bench.checkpointer.settle(0.01)
     await bench.checkpointer.close()
     assert bench.fence.written == []
+
+
+async def test_a_capture_that_raises_ends_all_writing_and_is_told_once() -> None:
+    bench = Bench()
+    bench.acks.open.set()
+
+    def torn() -> list[tuple[bytes, bytes | None]]:
+        raise ValueError("half of it was taken")
+
+    whole, bench.fold.capture = bench.fold.capture, torn  # type: ignore[method-assign]
+    bench.apply(11)
+    bench.fold.capture = whole  # type: ignore[method-assign]
+    bench.apply(50)
+    await settle()
+    assert bench.fence.written == []
+    assert len(bench.failures) == 1
+
+
+async def test_whatever_a_commit_raises_is_told_and_ends_all_writing() -> None:
+    bench = Bench()
+    bench.acks.open.set()
+    bench.fence.error = RuntimeError("none of the client's own errors")  # type: ignore[assignment]
+    bench.apply(11)
+    await settle()
+    bench.fence.error = None
+    bench.apply(50)
+    await settle()
+    assert bench.fence.written == []
+    assert len(bench.failures) == 1
+
+
+async def test_nothing_is_captured_of_a_fold_that_raised_inside_a_record() -> None:
+    bench = Bench()
+    bench.acks.open.set()
+    bench.apply(5)
+    bench.checkpointer.spoil()
+    bench.apply(50)
+    await settle()
+    assert not await bench.checkpointer.settle(1.0)
+    assert bench.fence.written == []

@@ -17,7 +17,7 @@ class Fold:
 def anchored(at_ms: int = 1_000_000, now_s: float = 100.0) -> TickPlan:
     plan = TickPlan()
     plan.sent(now_s)
-    plan.appended(at_ms, None, now_s)
+    plan.appended(at_ms, now_s)
     return plan
 
 
@@ -46,7 +46,7 @@ def test_when_nothing_runs_only_a_due_deadline_brings_a_tick() -> None:
 def test_a_tick_that_fell_short_is_repeated_no_sooner_than_the_difference() -> None:
     plan, fold = anchored(1_000_000, 100.0), Fold(next_log_deadline_ms=1_005_000)
     plan.sent(105.0)
-    plan.appended(1_003_500, 1_005_000, 105.0)  # the new leader's clock is 1.5 s behind
+    plan.appended(1_003_500, 105.0)  # the new leader's clock is 1.5 s behind
     assert not plan.due(fold, 0.0, 106.4)
     assert plan.due(fold, 0.0, 106.5)
 
