@@ -32,7 +32,7 @@ T = TypeVar("T")
 KEY_HEX = "0123456789abcdef" * 4
 
 
-def wait_for(what: str, look: Callable[[], T], limit_s: float = 40.0) -> T:
+def wait_for(what: str, look: Callable[[], T], limit_s: float = 90.0) -> T:
     """Poll until `look` gives something true."""
     deadline = time.monotonic() + limit_s
     while True:
