@@ -2,8 +2,8 @@
 
 Arguments come first, then the environment: `DALSEGNO_BOOTSTRAP_SERVERS`, `DALSEGNO_PREFIX`,
 `DALSEGNO_SECURITY_PROTOCOL`, `DALSEGNO_SASL_MECHANISM`, `DALSEGNO_SASL_USERNAME`,
-`DALSEGNO_SASL_PASSWORD`, `DALSEGNO_SSL_CA_LOCATION`, `DALSEGNO_SSL_CERTIFICATE_LOCATION`,
-`DALSEGNO_SSL_KEY_LOCATION`.
+`DALSEGNO_SASL_PASSWORD`, `DALSEGNO_SSL_CA_FILE`, `DALSEGNO_SSL_CERT_FILE`,
+`DALSEGNO_SSL_KEY_FILE`.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ class Security:
             sasl_mechanism=env.get("DALSEGNO_SASL_MECHANISM", ""),
             sasl_username=env.get("DALSEGNO_SASL_USERNAME", ""),
             sasl_password=env.get("DALSEGNO_SASL_PASSWORD", ""),
-            ssl_ca_location=env.get("DALSEGNO_SSL_CA_LOCATION", ""),
-            ssl_certificate_location=env.get("DALSEGNO_SSL_CERTIFICATE_LOCATION", ""),
-            ssl_key_location=env.get("DALSEGNO_SSL_KEY_LOCATION", ""),
+            ssl_ca_location=env.get("DALSEGNO_SSL_CA_FILE", ""),
+            ssl_certificate_location=env.get("DALSEGNO_SSL_CERT_FILE", ""),
+            ssl_key_location=env.get("DALSEGNO_SSL_KEY_FILE", ""),
         )
 
     def properties(self) -> KafkaConfig:
