@@ -2,6 +2,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV   := .venv
 BIN    := $(VENV)/bin
+PYTEST := $(BIN)/python -m pytest
 STAMP  := $(VENV)/.installed
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -14,7 +15,8 @@ help: ## list the targets
 $(STAMP): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[service,test,lint]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --editable '.[service,test,lint]'
 	touch $@
 
 setup: $(STAMP) ## make the virtual environment and fetch the embedded broker
@@ -23,10 +25,11 @@ setup: $(STAMP) ## make the virtual environment and fetch the embedded broker
 demo: setup ## seven services, 200 applications, engines and workers killed on a real Kafka
 	$(BIN)/python -m examples.risk_control $(ARGS)
 
-test: setup lint ## every test that needs no Docker, with coverage of all but the simulation
-	$(BIN)/python -m pytest -m 'not docker' tests/simulation tests/property $(ARGS)
-	$(BIN)/python -m pytest -m 'not docker' --ignore tests/simulation --ignore tests/property \
-		--cov --cov-report=term:skip-covered $(ARGS)
+test: setup lint ## every test that needs no Docker; coverage of all but the simulation
+	$(PYTEST) -m 'not docker and not kafka' -n 2 --dist worksteal tests/simulation tests/property $(ARGS)
+	$(PYTEST) -m 'not docker and not kafka' -n 2 --dist worksteal --ignore tests/simulation \
+		--ignore tests/property --cov --cov-report=term:skip-covered $(ARGS)
+	$(PYTEST) -m 'kafka and not docker' $(ARGS)
 
 lint: $(STAMP) ## ruff, mypy, pyright, import-linter, schema compatibility
 	$(BIN)/ruff check .
