@@ -16,9 +16,9 @@ from pathlib import Path
 from statistics import median
 
 from examples.risk_control import facts
-from tests.chaos.inside.oracle import Oracle
-from tests.chaos.inside.progress import FINAL, Ends, wait_quiet
 from tests.integration.engine.harness import Lab
+from tests.oracle.oracle import Oracle
+from tests.oracle.progress import FINAL, Ends, wait_quiet
 
 from dalsegno.schemas.events import RunStarted
 from dalsegno.schemas.outputs import Outcome
