@@ -90,7 +90,7 @@ class AnswerReader:
                 if each.error() is not None:
                     _LOG.warning("reading answers: %s", each.error())
                 elif each.key() == self._key:
-                    self._hand_on(each.value())
+                    self._hand_on(each.value() or b"")
 
     def _hand_on(self, value: bytes) -> None:
         try:

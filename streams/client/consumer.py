@@ -73,8 +73,8 @@ class Counts:
 
 
 class QueueConsumer:
-    """One queue's static group member and its thread. `take` and `fenced` are called in that
-    thread.
+    """One queue's static group member and its thread. `take`, `fenced` and `broken` (anything
+    else that ends it) are called in that thread.
     """
 
     def __init__(
@@ -87,6 +87,7 @@ class QueueConsumer:
         seen: Seen,
         take: Callable[[Sequence[Taken]], None],
         fenced: Callable[[str], None],
+        broken: Callable[[str], None],
         clocks: Clocks,
         factory: Callable[[KafkaConfig], Consumer] = Consumer,
     ) -> None:
@@ -98,6 +99,7 @@ class QueueConsumer:
         self._seen = seen
         self._take = take
         self._fenced = fenced
+        self._broken = broken
         self._clocks = clocks
         self._consumer = factory(settings)
         self._stopping = threading.Event()
@@ -152,6 +154,9 @@ class QueueConsumer:
                     self._wait_for_room()
         except Fenced as error:
             self._fenced(str(error))
+        except Exception as error:  # noqa: BLE001 - the thread's boundary: somebody has to be told
+            _LOG.exception("queue %s: nothing more is taken", self.queue)
+            self._broken(f"queue {self.queue}: {error!r}")
 
     def _wait_for_room(self) -> None:
         """Polling goes on, or the group would take this member for dead.

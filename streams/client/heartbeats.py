@@ -7,6 +7,7 @@ queued.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -19,6 +20,7 @@ from dalsegno.streams.client.errors import DeliveryFailed
 from dalsegno.streams.client.holding import Holding
 from dalsegno.streams.client.producer import OutRecord, Producer, Receipt
 
+_LOG = logging.getLogger("dalsegno.worker")
 _INTERVAL_S_MIN = 0.1
 LeaseLost = Callable[[Sequence[Attempt], bool], None]
 """What the lease does not cover any more; and whether that is everything the worker holds."""
@@ -123,8 +125,12 @@ class Heartbeats:
         return max(_INTERVAL_S_MIN, min(self._interval_s, shortest or self._interval_s))
 
     def _run(self) -> None:
-        while not self._stopping.wait(self._wait_s()):
-            self.tick()
+        try:
+            while not self._stopping.wait(self._wait_s()):
+                self.tick()
+        except Exception:  # noqa: BLE001 - the thread's boundary: without heartbeats nothing is held
+            _LOG.exception("heartbeats of %s end: everything held is abandoned", self._worker)
+            self._lease_lost(self._holding.all(), True)  # noqa: FBT003 - a callback
 
 
 def _held(attempt: Attempt) -> Held:

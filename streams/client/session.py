@@ -188,6 +188,7 @@ class Session:
                 seen=seen,
                 take=self._take,
                 fenced=self._on_fenced,
+                broken=self._on_broken,
                 clocks=self._clocks,
             )
             for queue in queues
@@ -255,6 +256,10 @@ class Session:
 
     def _on_fenced(self, detail: str) -> None:
         self._loop.call_soon_threadsafe(self._end, Ending.FENCED, detail)
+
+    def _on_broken(self, detail: str) -> None:
+        # A worker that heartbeats and takes nothing looks alive: this life ends, another begins.
+        self._loop.call_soon_threadsafe(self._end, Ending.LEASE, detail)
 
     # In the heartbeats' thread.
 
