@@ -55,7 +55,8 @@ def tell(
         step=step,
         epoch=epoch,
         kind=kind,
-        reason=reason,
+        # A member of an enum of ours would not encode: the contract's reason is plain text.
+        reason=str(reason),
         detail=detail,
         current_epoch=current_epoch,
         run_state=run_state,

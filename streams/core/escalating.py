@@ -114,8 +114,9 @@ def _publish(
         step="" if step is None else step.name,
         epoch=0 if row is None else row.epoch,
         asked=asked.asked,
-        reason=asked.reason,
-        failure_type=failure.type,
+        # Plain text: a member of an enum of ours does not encode.
+        reason=str(asked.reason),
+        failure_type=str(failure.type),
         error_class=failure.error_class,
         message=failure.message or asked.detail,
         missing_fields=failure.missing,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from dalsegno.schemas.codec import encode
 from dalsegno.schemas.control import ClockTick, ControlEvent, Policy, PolicySet
 from dalsegno.schemas.events import RunEvent, RunStarted, StepCompleted, StepStarted
 from dalsegno.schemas.outputs import Answer, Escalation, Handoff, Outcome, Transition
@@ -41,6 +42,20 @@ def chain(count: int, **fields: object) -> Plan:
     )  # fmt: skip
 
 
+def body(output: Output) -> object:
+    """The record that an output carries."""
+    action = output.action
+    if isinstance(action, Audit):
+        return action.transition
+    if isinstance(action, Dispatch):
+        return action.handoff
+    if isinstance(action, Reply):
+        return action.answer
+    if isinstance(action, Escalate):
+        return action.escalation
+    return action.letter if isinstance(action, PutAside) else action.report
+
+
 class Log:
     """Feeds a partition; after each record the books must balance."""
 
@@ -74,6 +89,8 @@ class Log:
         before = self.partition.counts
         out = self.partition.apply(record)
         self.outputs += out
+        for output in out:
+            encode(body(output))  # strict: what the fold puts out must have a place on the wire
         after = self.partition.counts
         self.outcomes = [name for name in after for _ in range(after[name] - before[name])]
         assert self.partition.delivered == len(self.records), "P1: every record has one outcome"
