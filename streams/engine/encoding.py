@@ -93,7 +93,9 @@ class Encoder:
                 return OutRecord(topic, partition, key, value, found)
             reason = "too_large"
         self._omitted(action.channel, reason)
-        return OutRecord(topic, partition, key, b"", [(OMITTED, reason.encode()), sequence])
+        source = [(headers.SOURCE, self._source)] if action.channel in KEYED_CHANNELS else []
+        omitted = (OMITTED, reason.encode())
+        return OutRecord(topic, partition, key, b"", [*source, omitted, sequence])
 
     def _place(self, action: Action) -> tuple[str, int, bytes]:
         if isinstance(action, Audit):

@@ -75,6 +75,9 @@ class Stack:
     def compose(self, *arguments: str, limit_s: float = 120.0, check: bool = True) -> str:
         return docker("compose", "-p", PROJECT, *FILES, *arguments, limit_s=limit_s, check=check)
 
+    def is_up(self) -> bool:
+        return bool(self.compose("ps", "-q", "--status", "running", "driver", check=False).strip())
+
     def up(self) -> None:
         self.down()
         self.compose("up", "-d", "--no-build", limit_s=UP_LIMIT_S)

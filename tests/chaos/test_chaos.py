@@ -64,8 +64,8 @@ def test_engines_need_no_disk(bench: Bench) -> None:
     for engine in ("engine1", "engine2"):
         host = json.loads(docker("inspect", "-f", "{{json .HostConfig}}", container(engine)))
         assert host["ReadonlyRootfs"] is True
-        assert not host["Binds"]
-        assert not host["Tmpfs"]
+        assert not host.get("Binds")
+        assert not host.get("Tmpfs")
 
 
 def test_a_broker_is_killed_and_comes_back(bench: Bench) -> None:

@@ -72,6 +72,7 @@ class Oracle:
         self._ordered = (topics.transitions, self._queue, topics.escalations, topics.dead_letters)
         self._keyed = {name: facts[name].partitions for name in (topics.control, topics.faults)}
         self.found = {name: self._kept(name) for name in self._ordered}
+        self._omitted: list[str] = []
         self.events = 0
         self.outputs = 0
         self.repeats = 0
@@ -89,6 +90,7 @@ class Oracle:
             verifier.close()
         self.folds = verifier.folds
         expected = self._expected(verifier.folds)
+        yield from self._omitted
         for topic in self._ordered:
             yield from self._in_order(topic, expected.get(topic, []))
         for topic in self._keyed:
@@ -115,13 +117,16 @@ class Oracle:
         for partition, fold in folds.items():
             encoder = Encoder(
                 self._lab.topics, partition, self._keyed,
-                size_max=lambda _: SIZE_MAX, encode=encode, omitted=lambda *_: None,
+                size_max=lambda _: SIZE_MAX, encode=encode, omitted=self._omit,
             )  # fmt: skip
             for output in getattr(fold, "put_out", []):
                 record = encoder.record(output)
                 records.setdefault(record.topic, []).append(record)
         self.outputs = sum(map(len, records.values()))
         return records
+
+    def _omit(self, channel: str, reason: str) -> None:
+        self._omitted.append(f"outputs: a value of {channel} was left out: {reason}")
 
     def _in_order(self, topic: str, expected: list[OutRecord]) -> Iterator[str]:
         for partition, kept in self.found[topic].items():
@@ -190,4 +195,4 @@ class Oracle:
 
 def _identity(found: list[tuple[str, bytes]] | None) -> tuple[bytes, bytes]:
     named = dict(found or [])
-    return named[headers.SOURCE], named[headers.SEQUENCE]
+    return named.get(headers.SOURCE, b""), named[headers.SEQUENCE]
