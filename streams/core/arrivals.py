@@ -14,7 +14,7 @@ from dalsegno.streams.core import tags
 from dalsegno.streams.core.actions import Audit, PutAside
 from dalsegno.streams.core.answering import answer_type, tell
 from dalsegno.streams.core.moment import Moment, Ruling, duplicate, refused
-from dalsegno.streams.core.names import name_fault
+from dalsegno.streams.core.names import DETAIL_CHARS_MAX, ID_CHARS_MAX, name_fault
 from dalsegno.streams.core.record import Record
 from dalsegno.streams.core.run_table import FINAL_RUNS
 from dalsegno.streams.core.runs import Runs
@@ -25,8 +25,9 @@ from dalsegno.streams.core.units import Units
 
 _TRANSITIONS: Final = "transitions"
 _DEAD_LETTERS: Final = "dead-letters"
-# A refusal's sentence in a stub; the transition has all of it.
-_DETAIL_MAX: Final = 512
+_BAD_ADDRESS: Final = refused(
+    "bad_reply_to", f"an address for answers has at most {ID_CHARS_MAX} characters"
+)
 _decode = msgspec.msgpack.decode
 
 
@@ -48,7 +49,9 @@ class Arrivals:
         """Applies an event of a run that has just been read."""
         run_id = event.run_id
         held = self._runs.get(run_id)
-        if type(held) is Run and held.head.state is not RunState.QUARANTINED:
+        if len(event.reply_to) > ID_CHARS_MAX:
+            self._turn_away(held, event, _BAD_ADDRESS)
+        elif type(held) is Run and held.head.state is not RunState.QUARANTINED:
             if type(event) is RunStarted:
                 self._started_again(event, held.head.start_digest, held.head.state, held)
                 return
@@ -83,6 +86,11 @@ class Arrivals:
         else:
             self._on_live(held, record, event)
             return
+        self._turn_away(held, event, ruling)
+
+    def _turn_away(
+        self, held: Run | Stub | None, event: RunEvent | RunControl, ruling: Ruling
+    ) -> None:
         self.counts[ruling.outcome] += 1
         if isinstance(held, Run):
             self._units.turn_away(held, event, ruling)
@@ -191,7 +199,7 @@ class Arrivals:
         head = StubHead(
             until_ms=self._now.log_ms + self._now.policy.stub_keep_ms,
             refusal=ruling.reason,
-            detail=ruling.detail[:_DETAIL_MAX],
+            detail=ruling.detail[:DETAIL_CHARS_MAX],
             flow=event.flow,
             flow_version=event.flow_version,
         )

@@ -19,6 +19,7 @@ from dalsegno.schemas.plan import StepPlan
 from dalsegno.streams.core.answering import tell
 from dalsegno.streams.core.draft import Draft
 from dalsegno.streams.core.moment import APPLIED, Ruling, duplicate, refused, superseded
+from dalsegno.streams.core.names import ID_CHARS_MAX
 from dalsegno.streams.core.retry import redispatch_ms
 from dalsegno.streams.core.rows import NO_PAST, Flight, StepRow
 from dalsegno.streams.core.step_table import (
@@ -109,6 +110,8 @@ def step_started(draft: Draft, event: StepStarted) -> Ruling:
     place = judge(draft, event, StepInput.STARTED)
     if not isinstance(place, int):
         return _same_worker(draft, event, place)
+    if len(event.worker) > ID_CHARS_MAX:
+        return refused("bad_worker", f"the name of a worker has at most {ID_CHARS_MAX} characters")
     now = draft.now
     row = draft.row(place)
     flight = row.flight

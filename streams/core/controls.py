@@ -86,6 +86,13 @@ _POSITIVE: Final = (
     "step_concurrency_max",
 )
 _LARGEST: Final = 10**13
+# What the state's parts can number, and what one record of the changelog can hold.
+_LARGEST_OF: Final = {
+    "steps_max": 65_535,
+    "effects_max": 262_144,
+    "early_bytes_max": 4_194_304,
+    "context_bytes_max": 12_582_912,
+}
 
 
 def policy_fault(policy: Policy) -> str:
@@ -94,7 +101,8 @@ def policy_fault(policy: Policy) -> str:
         return "queues: at least one, each once"
     for name in Policy.__struct_fields__:
         value = getattr(policy, name)
-        if isinstance(value, int) and not int(name in _POSITIVE) <= value <= _LARGEST:
+        most = _LARGEST_OF.get(name, _LARGEST)
+        if isinstance(value, int) and not int(name in _POSITIVE) <= value <= most:
             return f"{name}: {value}"
     if policy.redispatch_max_ms < policy.redispatch_initial_ms:
         return "redispatch_max_ms is below redispatch_initial_ms"

@@ -7,6 +7,7 @@ from typing import Final
 from dalsegno.schemas.outputs import AnswerType, RunState
 from dalsegno.streams.core.answering import tell
 from dalsegno.streams.core.draft import Draft
+from dalsegno.streams.core.names import DETAIL_CHARS_MAX
 from dalsegno.streams.core.runstate import FLYING, Stub, StubHead
 
 # A final context up to this size stays in the stub, so that who asks later still gets it.
@@ -51,7 +52,7 @@ def end_run(draft: Draft, *, step: str, epoch: int) -> Stub:
             plan_digest=draft.plan.digest,
             started_ms=head.started_ms,
             ended_ms=now.log_ms,
-            reason=draft.reason,
+            reason=draft.reason[:DETAIL_CHARS_MAX],
             last_step=step,
             last_epoch=epoch,
             request_id=draft.seen,

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import msgspec
 
-from dalsegno.schemas.outputs import Escalation
+from dalsegno.schemas.outputs import Escalation, JournalEntry
 from dalsegno.streams.core.actions import Escalate
 from dalsegno.streams.core.draft import Draft
+from dalsegno.streams.core.names import DETAIL_CHARS_MAX, name_fault
 from dalsegno.streams.core.rows import NO_PAST, StepRow
 from dalsegno.streams.core.step_table import ESCALATED, MISSING_INFO
 
 CHANNEL = "escalations"
+# Fields that one step can ask for at a time.
+MISSING_MAX = 64
+# What a person is shown of a failure's own words.
+_WORDS_CHARS_MAX = 16_384
+# Results of effects beyond it are left out of an escalation: their entries stay.
+_RESULTS_BYTES_MAX = 262_144
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -45,7 +52,9 @@ def ask(
     failure: Failure = _UNNAMED,
 ) -> None:
     """The step waits for a person's decision until the policy's `person_wait_ms` has passed."""
-    row.past = msgspec.structs.replace(row.past or NO_PAST, reason=reason, detail=detail)
+    row.past = msgspec.structs.replace(
+        row.past or NO_PAST, reason=reason, detail=detail[:DETAIL_CHARS_MAX]
+    )
     draft.move(place, row, ESCALATED)
     row.due_ms = _publish(draft, place, row, _Asked("decision", reason, detail, failure))
     row.flight = None
@@ -60,8 +69,12 @@ def ask_for_fields(
     reason: str,
     failure: Failure = _UNNAMED,
 ) -> None:
-    """The step waits until these context fields are there."""
-    detail = "missing: " + ", ".join(missing)
+    """The step waits until these context fields are there.
+
+    Names that no field can have are left out, and all beyond the first `MISSING_MAX`.
+    """
+    missing = _askable(missing)
+    detail = ("missing: " + ", ".join(missing))[:DETAIL_CHARS_MAX]
     row.past = msgspec.structs.replace(
         row.past or NO_PAST, missing=missing, reason=reason, detail=detail
     )
@@ -103,7 +116,7 @@ def _publish(
     head.escalations += 1
     answer_by = now.log_ms + now.policy.person_wait_ms
     step = None if place is None else draft.steps[place]
-    effects = () if place is None else tuple(e.entry for e in draft.journal(place).effects)
+    effects = () if place is None else _shown(draft, place)
     reads = () if step is None else step.reads
     escalation = Escalation(
         # Derived, and different from all others of the run.
@@ -117,10 +130,10 @@ def _publish(
         # Plain text: a member of an enum of ours does not encode.
         reason=str(asked.reason),
         failure_type=str(failure.type),
-        error_class=failure.error_class,
-        message=failure.message or asked.detail,
-        missing_fields=failure.missing,
-        advice=failure.advice,
+        error_class=failure.error_class[:DETAIL_CHARS_MAX],
+        message=(failure.message or asked.detail)[:_WORDS_CHARS_MAX],
+        missing_fields=_askable(failure.missing),
+        advice=failure.advice[:_WORDS_CHARS_MAX],
         goal="" if step is None else step.goal,
         attempts=0 if row is None else row.failures,
         infra_attempts=0 if row is None else row.infra,
@@ -133,3 +146,15 @@ def _publish(
     )
     now.outbox.put(CHANNEL, Escalate(escalation))
     return answer_by
+
+
+def _shown(draft: Draft, place: int) -> tuple[JournalEntry, ...]:
+    """The step's journal, without the results when they would not fit beside the rest."""
+    entries = [effect.entry for effect in draft.journal(place).effects]
+    if sum(len(entry.result) for entry in entries) > _RESULTS_BYTES_MAX:
+        entries = [msgspec.structs.replace(entry, result=b"") for entry in entries]
+    return tuple(entries)
+
+
+def _askable(missing: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple([name for name in missing if not name_fault(name)][:MISSING_MAX])

@@ -6,6 +6,7 @@ from typing import Final
 
 from dalsegno.streams.core.draft import Draft
 from dalsegno.streams.core.escalating import close_gate
+from dalsegno.streams.core.names import name_fault
 
 # A run with more flags than this has one more: a person looks, and nothing grows without a bound.
 FLAGS_MAX: Final = 64
@@ -19,6 +20,10 @@ def raise_flags(draft: Draft, flags: tuple[str, ...]) -> None:
     gates = draft.plan.plan.gates
     for flag in flags:
         if flag in head.flags:
+            continue
+        if name_fault(flag):
+            # Not kept, as it may be of any length; it is not ignored either.
+            close_gate(draft, "bad_flag", "a risk flag was raised whose name cannot be kept")
             continue
         if len(head.flags) >= FLAGS_MAX:
             close_gate(draft, "too_many_flags", f"more than {FLAGS_MAX} risk flags")

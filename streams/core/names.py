@@ -5,6 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 NAME_CHARS_MAX: Final = 128
+# What others choose and the state keeps as it is: addresses, ids of requests, names of workers.
+ID_CHARS_MAX: Final = 256
+# What the state keeps of a sentence; the transition or the escalation has more of it.
+DETAIL_CHARS_MAX: Final = 512
 _DELETE: Final = "\x7f"
 
 

@@ -20,6 +20,8 @@ from dalsegno.streams.core.plan_pack import pack_plan, unpack_plan
 __all__ = ["CompiledPlan", "PlanRefused", "compile_plan"]
 
 _PATH_NAMES_SHOWN: Final = 12
+# A plan is one record of the changelog; parts may come for as long as the run lives.
+PLAN_BYTES_MAX: Final = 8_388_608
 
 
 class CompiledPlan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -120,7 +122,11 @@ def compile_plan(plan: Plan, *, policy: Policy, ttl_ms: int) -> CompiledPlan:
             f" live is {ttl_ms} ms; raise the time to live or shorten the timeouts",
         )
     check_overlaps(plan, graph)
-    return _compile(plan, pack_plan(plan), graph)
+    packed = pack_plan(plan)
+    if len(packed) > PLAN_BYTES_MAX:
+        detail = f"{len(packed)} bytes with all its parts; {PLAN_BYTES_MAX} are allowed"
+        raise PlanRefused("plan_too_large", (), detail)
+    return _compile(plan, packed, graph)
 
 
 def _compile(plan: Plan, packed: bytes, graph: Graph) -> CompiledPlan:

@@ -11,6 +11,7 @@ PlanCode = Literal[
     "duplicate_name",
     "no_steps",
     "overlapping_writes",
+    "plan_too_large",
     "risky_step",
     "too_many_steps",
     "ttl_too_short",

@@ -39,26 +39,24 @@ class PlanStore:
         self._refs: dict[bytes, int] = {}
         self._entries: dict[bytes, PlanEntry] = {}
         self._cold: dict[bytes, bytes] = {}
-        self._known: dict[bytes, tuple[PlanEntry, int]] = {}
+        self._known: dict[bytes, tuple[PlanEntry, Policy]] = {}
         self._dirty: dict[bytes, None] = {}
 
-    def compiled(
-        self, plan: Plan, policy: Policy, policy_number: int, ttl_ms: int
-    ) -> tuple[PlanEntry, bytes]:
+    def compiled(self, plan: Plan, policy: Policy, ttl_ms: int) -> tuple[PlanEntry, bytes]:
         """The entry of a plan, and a digest of the plan as it came. Raises `PlanRefused`.
 
         A plan that this policy has let through before is only asked for its longest path.
         """
         source = blake2b(_encode(plan), digest_size=32).digest()
         known = self._known.get(source)
-        if known is not None and known[1] == policy_number:
+        if known is not None and known[1] is policy:
             entry = known[0]
             if entry.plan.longest_path_ms <= ttl_ms:
                 return entry, source
         entry = self.interned(compile_plan(plan, policy=policy, ttl_ms=ttl_ms))
         if len(self._known) >= _KNOWN_MAX:
             self._known.clear()
-        self._known[source] = (entry, policy_number)
+        self._known[source] = (entry, policy)
         return entry, source
 
     def interned(self, plan: CompiledPlan) -> PlanEntry:

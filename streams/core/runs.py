@@ -36,6 +36,8 @@ Held = Run | Stub
 
 # One-shot ids that a run remembers: beyond it the oldest page of them is forgotten.
 IDS_MAX: Final = 1_024
+# Ids that a run may ever use: pages of them are numbered in 16 bits. A cancel is always taken.
+IDS_EVER_MAX: Final = PAGE_IDS * 65_534
 
 
 class Cold:

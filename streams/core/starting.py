@@ -49,7 +49,7 @@ def begin(now: Moment, event: RunStarted, trace: str) -> Run | Ruling:
     if event.ttl_ms <= 0:
         return refused("bad_ttl", f"a time to live of {event.ttl_ms} ms")
     try:
-        entry, source = now.plans.compiled(event.plan, now.policy, now.policy_number, event.ttl_ms)
+        entry, source = now.plans.compiled(event.plan, now.policy, event.ttl_ms)
         context = Context.create(event.context, now.policy)
     except PlanRefused as error:
         return refused(error.code, error.detail)

@@ -6,7 +6,7 @@
 | `"r" run` | header of a run or stub: a fixed prefix, then MessagePack |
 | `"s" run 00 page` | rows of 16 steps (page: uint16 big-endian) |
 | `"c" run 00 tail` | context, by the context's own parts |
-| `"j" run 00 step page` | 16 effects of a step (uint16, uint16) |
+| `"j" run 00 step page` | 4 effects of a step (uint16, uint16) |
 | `"v" run 00 step` | save of a step (uint16) |
 | `"o" run 00 page` | 32 one-shot ids |
 | `"w" run 00` | events that wait |
@@ -42,7 +42,9 @@ from dalsegno.streams.core.runstate import (
 )
 
 FORMAT: Final = 1
-PAGE_EFFECTS: Final = 16
+# An effect may hold a result and an undo input of one message each: a page has to stay well below
+# what the changelog takes as one record.
+PAGE_EFFECTS: Final = 4
 PAGE_IDS: Final = 32
 
 KIND_RUN: Final = 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
+
 import msgspec
 
 from dalsegno.schemas.control import Policy
@@ -21,6 +23,7 @@ from dalsegno.streams.core.moment import (
     refused,
     superseded,
 )
+from dalsegno.streams.core.names import ID_CHARS_MAX
 from dalsegno.streams.core.record import Record
 from dalsegno.streams.core.runstate import Stub, Waiting
 
@@ -45,14 +48,19 @@ def pack_waiting_record(record: Record) -> Waiting:
 
 
 def room_to_wait(waiting: list[Waiting] | None, record: Record, policy: Policy) -> bool:
-    """Whether one more record may wait: both bounds of the policy."""
-    if waiting is None:
-        return policy.early_events_max > 0 and len(record.value) <= policy.early_bytes_max
-    held = sum(len(w.value) for w in waiting)
+    """Whether one more record may wait: both bounds of the policy, headers included."""
+    held = waiting or []
     return (
-        len(waiting) < policy.early_events_max
-        and held + len(record.value) <= policy.early_bytes_max
+        len(held) < policy.early_events_max
+        and sum(map(_bytes_of, held)) + _bytes_of(record) <= policy.early_bytes_max
     )
+
+
+def _bytes_of(record: Record | Waiting) -> int:
+    size = len(record.key) + len(record.value)
+    for name, value in record.headers:
+        size += len(name) + len(value)
+    return size
 
 
 def after_end(now: Moment, stub: Stub, event: RunEvent) -> tuple[Ruling, bool]:
@@ -76,6 +84,8 @@ def _stray(now: Moment, stub: Stub, event: EffectIntended) -> tuple[Ruling, bool
     """Something may be done to the outside world for a run that is over: a person is told."""
     head = stub.head
     name = f"{event.step}/{event.effect}/{event.occurrence}"
+    if len(name) > ID_CHARS_MAX:
+        name = sha256(name.encode()).hexdigest()
     if name in head.strays:
         return superseded("run_ended"), False
     strays = (*head.strays, name)[-_STRAYS_MAX:]

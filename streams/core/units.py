@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from dalsegno.schemas.control import RunControl, StallSuspected
-from dalsegno.schemas.events import RunEvent, RunStarted
+from dalsegno.schemas.events import RunCancelled, RunEvent, RunStarted
 from dalsegno.schemas.outputs import AnswerType, Outcome, RunState, Transition
 from dalsegno.streams.core.actions import Audit
 from dalsegno.streams.core.answering import answer_type, tell
@@ -19,9 +19,10 @@ from dalsegno.streams.core.draft import Draft, IllegalMove
 from dalsegno.streams.core.ending import end_run
 from dalsegno.streams.core.flags import raise_flags
 from dalsegno.streams.core.handlers import KINDS, request_id, step_and_epoch
-from dalsegno.streams.core.moment import ACCEPTED, Moment, Ruling, duplicate
+from dalsegno.streams.core.moment import ACCEPTED, Moment, Ruling, duplicate, refused
+from dalsegno.streams.core.names import DETAIL_CHARS_MAX, ID_CHARS_MAX
 from dalsegno.streams.core.run_table import FINAL_RUNS, RUN_MOVES
-from dalsegno.streams.core.runs import Runs
+from dalsegno.streams.core.runs import IDS_EVER_MAX, Runs
 from dalsegno.streams.core.runstate import FLYING, NEVER, Run, Stub
 from dalsegno.streams.core.step_table import PENDING, READY
 from dalsegno.streams.core.stepping import fire as _fire
@@ -86,8 +87,15 @@ class Units:
 
     def _seen(self, draft: Draft, event: RunEvent | StallSuspected) -> Ruling | None:
         name = request_id(event)
-        if draft.run.seen is not None and name in draft.run.seen:
-            return duplicate(answer=True)
+        kind, _, given = name.partition(":")
+        if not 0 < len(given) <= ID_CHARS_MAX:
+            return refused("bad_id", f"the id of a {kind} has 1 to {ID_CHARS_MAX} characters")
+        seen = draft.run.seen
+        if seen is not None:
+            if name in seen:
+                return duplicate(answer=True)
+            if draft.head.seen_from + len(seen) >= IDS_EVER_MAX and type(event) is not RunCancelled:
+                return refused("too_many_requests", f"{IDS_EVER_MAX} in this run")
         draft.seen = name
         return None
 
@@ -97,9 +105,9 @@ class Units:
         mark = len(self._now.outbox.items)
         try:
             fired = _fire(draft, (first_live(run) if live else first_log(run))[1])
-            dispatch_ready(draft)
-            settle(draft)
             if fired.name:
+                dispatch_ready(draft)
+                settle(draft)
                 cause = "timer:" + fired.name
                 self._record(draft, cause, _TIMER, "", fired.step, fired.epoch)
             else:
@@ -219,9 +227,14 @@ class Units:
         fresh = Draft(run, self._now)
         before = fresh.head.state
         head = fresh.head
+        what = what[:DETAIL_CHARS_MAX]
         if before is RunState.QUARANTINED:
             # Its own end raised: nothing is tried again by itself.
             head.expires_ms = NEVER
+        elif head.clock_stopped_ms:
+            # Nobody was asked about this: its time to live is the one deadline that is left.
+            head.expires_ms += self._now.log_ms - head.clock_stopped_ms
+            head.clock_stopped_ms = 0
         head.state = RunState.QUARANTINED
         head.waiting_for = "person"
         head.quarantine = what
