@@ -1,5 +1,6 @@
 """`dalsegno show`: one run, as its partition's owner holds it."""
 
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
@@ -36,13 +37,15 @@ def show(
     print()
     columns = ("step", "state", "epoch", "failures", "infra_failures", "worker", "reason")
     print_table(
-        (*columns, "due"),
-        (
-            (
-                *(step.get(column, "") for column in columns),
-                when(due) if isinstance(due := step.get("due_ms"), int) else "-",
-            )
-            for step in steps_of(run)
-        ),
+        (*(column.replace("_", " ") for column in columns), "due"),
+        ((*(step.get(column, "") for column in columns), _due(step)) for step in steps_of(run)),
         "no steps",
     )
+
+
+def _due(step: Mapping[str, object]) -> str:
+    """When the step's deadline is. On live time, which is no time of day, it is only named."""
+    due_ms = step.get("due_ms")
+    if not isinstance(due_ms, int) or not due_ms:
+        return "-"
+    return "on live time" if step.get("due_live") else when(due_ms)
