@@ -172,8 +172,8 @@ class Draft:
             self._adopt_save(*self.save)
         if self.seen:
             if run.seen is None:
-                run.seen = []
-            run.seen.append(self.seen)
+                run.seen = {}
+            run.seen[self.seen] = None
 
     def discard(self) -> None:
         """Drops the copies; the open change of the context is taken back."""

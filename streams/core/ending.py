@@ -22,8 +22,9 @@ def end_run(draft: Draft, *, step: str, epoch: int) -> Stub:
     """
     head, run, now = draft.head, draft.run, draft.now
     version = head.run_version + 1
-    if head.tally[FLYING]:
-        _stop_attempts(draft)
+    if head.tally[FLYING] and run.head.state is not RunState.QUARANTINED:
+        succeeded = head.state is RunState.SUCCEEDED
+        stop_attempts(draft, AnswerType.SUPERSEDED if succeeded else AnswerType.CANCELLED)
     secrets = draft.plan.secrets
     shown = [name for name in draft.context.names() if name not in secrets]
     context = draft.context.pack(shown)
@@ -64,10 +65,8 @@ def end_run(draft: Draft, *, step: str, epoch: int) -> Stub:
     return stub
 
 
-def _stop_attempts(draft: Draft) -> None:
-    answer = AnswerType.CANCELLED
-    if draft.head.state is RunState.SUCCEEDED:
-        answer = AnswerType.SUPERSEDED
+def stop_attempts(draft: Draft, answer: AnswerType) -> None:
+    """Tells the workers of all running attempts that they are no longer wanted."""
     for place, old in enumerate(draft.run.rows):
         row = draft.rows.get(place, old)
         if row.flight is not None and row.flight.reply_to:

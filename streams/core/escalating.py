@@ -104,17 +104,27 @@ def close_gate(draft: Draft, gate: str, detail: str, *, told: bool = False) -> N
         _publish(draft, None, None, _Asked("approval", gate, detail))
 
 
+def put_aside(draft: Draft, what: str) -> None:
+    """The fold raised on the run: it stays as it was until a person decides, or it expires."""
+    asked = _Asked("decision", "quarantined", what)
+    _publish(draft, None, None, asked, answer_by_ms=draft.head.expires_ms)
+
+
 def _publish(
     draft: Draft,
     place: int | None,
     row: StepRow | None,
     asked: _Asked,
+    *,
+    answer_by_ms: int | None = None,
 ) -> int:
     """Puts the escalation on record and returns its deadline."""
     head, now, run = draft.head, draft.now, draft.run
     failure = asked.failure
     head.escalations += 1
-    answer_by = now.log_ms + now.policy.person_wait_ms
+    answer_by = answer_by_ms
+    if answer_by is None:
+        answer_by = now.log_ms + now.policy.person_wait_ms
     step = None if place is None else draft.steps[place]
     effects = () if place is None else _shown(draft, place)
     reads = () if step is None else step.reads

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Final
 
 from dalsegno.streams.core import tags
@@ -10,7 +11,7 @@ from dalsegno.streams.core.attempt import Attempt
 from dalsegno.streams.core.deadlines import refresh
 from dalsegno.streams.core.draft import Draft
 from dalsegno.streams.core.plan_store import PlanStore
-from dalsegno.streams.core.runstate import FLYING, NEVER, Run, Stub
+from dalsegno.streams.core.runstate import NEVER, Run, Stub, aloft
 from dalsegno.streams.core.sequence import Sequence
 from dalsegno.streams.core.state_codec import (
     KIND_RUN,
@@ -132,11 +133,15 @@ class Runs:
         self.open -= 1
         self._held[run.id] = stub
         self._dirty[run.id] = set()
+        self.grounded(run)
+        self.log_timers.changed(run.id, stub.log_due)
+
+    def grounded(self, run: Run) -> None:
+        """No attempt of the run is followed any more: it has ended, or was put aside."""
         steps = run.entry.steps
         for place, row in enumerate(run.rows):
             if row.flight is not None:
                 self._flights[run.id, steps[place].name] = None
-        self.log_timers.changed(run.id, stub.log_due)
 
     def _bury(self, run: Run) -> None:
         dirty = self._dirty.pop(run.id, None) or ()
@@ -177,7 +182,7 @@ class Runs:
     def adopt(self, draft: Draft) -> int:
         """Adopts a unit's draft, notes what changed; returns the change of attempts in flight."""
         run = draft.run
-        was = run.head.tally[FLYING]
+        was = aloft(run.head)
         run_id = run.id
         if draft.entry is not run.entry:
             self._plans.hold(draft.entry)
@@ -202,7 +207,7 @@ class Runs:
             self.log_timers.changed(run_id, run.log_due)
         if run.live_due < live_due:
             self.live_timers.changed(run_id, run.live_due)
-        return run.head.tally[FLYING] - was
+        return aloft(run.head) - was
 
     def capture(self) -> list[tuple[bytes, bytes | None]]:
         """Parts that changed since the last call; None for those that are gone."""
@@ -289,7 +294,7 @@ class Runs:
                 out.append(((run_id, step), _attempt_of(held, step)))
             elif isinstance(held, Run):
                 for place, row in enumerate(held.rows):
-                    if row.flight is not None:
+                    if row.flight is not None and aloft(held.head):
                         out.append(((run_id, held.entry.steps[place].name), attempt(held, place)))
         return out
 
@@ -301,7 +306,8 @@ def _forget_ids(run: Run, marks: set[int]) -> None:
     marks.add(tags.IDS << tags.SHIFT | (head.seen_from + len(run.seen) - 1) // PAGE_IDS)
     if len(run.seen) > IDS_MAX:
         marks.add(tags.IDS << tags.SHIFT | head.seen_from // PAGE_IDS)
-        del run.seen[:PAGE_IDS]
+        for name in list(islice(run.seen, PAGE_IDS)):
+            del run.seen[name]
         head.seen_from += PAGE_IDS
 
 
@@ -311,7 +317,7 @@ def waiting_part(stub: Stub) -> bytes | None:
 
 
 def _attempt_of(held: Held | None, step: str) -> Attempt | None:
-    if not isinstance(held, Run):
+    if not isinstance(held, Run) or not aloft(held.head):
         return None
     return attempt(held, held.entry.plan.index[step])
 

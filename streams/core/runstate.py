@@ -15,6 +15,7 @@ from dalsegno.schemas.outputs import JournalEntry, RunState, StepState
 from dalsegno.streams.core.context import Context
 from dalsegno.streams.core.plan_store import PlanEntry
 from dalsegno.streams.core.rows import StepRow
+from dalsegno.streams.core.run_table import FINAL_RUNS
 from dalsegno.streams.core.step_table import MOVES
 
 # Later than any time that a log can have.
@@ -90,6 +91,17 @@ class RunHead(msgspec.Struct, array_like=True, kw_only=True, gc=False):
     quarantine: str = ""
 
 
+_GROUNDED: Final = FINAL_RUNS | {RunState.QUARANTINED}
+
+
+def aloft(head: RunHead) -> int:
+    """Attempts in flight that clock and monitor follow: none of a run that ended or was put aside.
+
+    The rows of a quarantined run keep theirs, for reports that wait and a person's retry.
+    """
+    return 0 if head.state in _GROUNDED else head.tally[FLYING]
+
+
 class Effect(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """An entry of a step's journal, and the epoch of its first intent (the entry has the last)."""
 
@@ -140,7 +152,8 @@ class Run:
 
     `logs`, `lives`, `ready` are heaps derived from the rows: of deadlines as (ms, position), and of
     positions of steps that could not be dispatched yet. Entries are checked against the rows
-    before they are used, so one too many does no harm. `kept` is set once a part has been captured.
+    before they are used, so one too many does no harm. `seen` holds one-shot ids, oldest first.
+    `kept` is set once a part has been captured.
     """
 
     __slots__ = (
@@ -171,7 +184,7 @@ class Run:
         self.context = context
         self.journal: dict[int, StepJournal] | None = None
         self.saves: dict[int, bytes] | None = None
-        self.seen: list[str] | None = None
+        self.seen: dict[str, None] | None = None
         self.waiting: list[Waiting] | None = None
         self.logs: list[tuple[int, int]] | None = None
         self.lives: list[tuple[int, int]] | None = None

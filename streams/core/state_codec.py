@@ -20,6 +20,7 @@ state alone.
 from __future__ import annotations
 
 import struct
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -30,7 +31,6 @@ from dalsegno.streams.core.deadlines import rebuild
 from dalsegno.streams.core.plan_store import PlanEntry
 from dalsegno.streams.core.rows import StepRow
 from dalsegno.streams.core.runstate import (
-    FLYING,
     PAGE_STEPS,
     Effect,
     Run,
@@ -39,6 +39,7 @@ from dalsegno.streams.core.runstate import (
     Stub,
     StubHead,
     Waiting,
+    aloft,
 )
 
 FORMAT: Final = 1
@@ -109,7 +110,7 @@ def pack_run(run: Run) -> bytes:
         KIND_RUN,
         run.log_due,
         run.live_due,
-        run.head.tally[FLYING],
+        aloft(run.head),
         len(run.waiting or ()),
         run.entry.plan.digest,
     ) + _encode(run.head)
@@ -155,7 +156,9 @@ def pack_effects(journal: StepJournal, page: int) -> bytes:
 def pack_ids(run: Run, page: int) -> bytes | None:
     """One page of one-shot ids, None when they are forgotten."""
     first = page * PAGE_IDS - run.head.seen_from
-    return _encode((run.seen or [])[first : first + PAGE_IDS]) if first >= 0 else None
+    if first < 0 or run.seen is None:
+        return None
+    return _encode(list(islice(run.seen, first, first + PAGE_IDS)))
 
 
 def pack_waiting(waiting: list[Waiting]) -> bytes:
@@ -268,7 +271,7 @@ def _unpack_run(
             for step, pages in journal.items()
         }
     if seen:
-        run.seen = [name for _, page in sorted(seen.items()) for name in page]
+        run.seen = {name: None for _, page in sorted(seen.items()) for name in page}
     run.kept = True
     rebuild(run)
     return run

@@ -16,14 +16,15 @@ from dalsegno.streams.core.deadlines import (
 )
 from dalsegno.streams.core.dispatch import dispatch_ready, settle
 from dalsegno.streams.core.draft import Draft, IllegalMove
-from dalsegno.streams.core.ending import end_run
+from dalsegno.streams.core.ending import end_run, stop_attempts
+from dalsegno.streams.core.escalating import put_aside
 from dalsegno.streams.core.flags import raise_flags
 from dalsegno.streams.core.handlers import KINDS, request_id, step_and_epoch
 from dalsegno.streams.core.moment import ACCEPTED, Moment, Ruling, duplicate, refused
 from dalsegno.streams.core.names import DETAIL_CHARS_MAX, ID_CHARS_MAX
 from dalsegno.streams.core.run_table import FINAL_RUNS, RUN_MOVES
 from dalsegno.streams.core.runs import IDS_EVER_MAX, Runs
-from dalsegno.streams.core.runstate import FLYING, NEVER, Run, Stub
+from dalsegno.streams.core.runstate import Run, Stub
 from dalsegno.streams.core.step_table import PENDING, READY
 from dalsegno.streams.core.stepping import fire as _fire
 
@@ -160,7 +161,6 @@ class Units:
         now.outbox.put(_TRANSITIONS, Audit(transition))
         now.flying += self._runs.adopt(draft)
         if stub is not None:
-            now.flying -= run.head.tally[FLYING]
             self._runs.end(run, stub)
 
     def turn_away(self, run: Run, event: RunEvent | RunControl, ruling: Ruling) -> None:
@@ -229,8 +229,8 @@ class Units:
         head = fresh.head
         what = what[:DETAIL_CHARS_MAX]
         if before is RunState.QUARANTINED:
-            # Its own end raised: nothing is tried again by itself.
-            head.expires_ms = NEVER
+            # Its own end raised: it is tried again when a person has had time to look.
+            head.expires_ms = self._now.log_ms + self._now.policy.person_wait_ms
         elif head.clock_stopped_ms:
             # Nobody was asked about this: its time to live is the one deadline that is left.
             head.expires_ms += self._now.log_ms - head.clock_stopped_ms
@@ -240,6 +240,11 @@ class Units:
         head.quarantine = what
         head.run_version += 1
         head.updated_ms = self._now.log_ms
+        fresh.reason = "quarantined"
+        if before is not RunState.QUARANTINED:
+            stop_attempts(fresh, AnswerType.CANCELLED)
+            self._runs.grounded(run)
+        put_aside(fresh, what)
         self._now.outbox.put(
             _TRANSITIONS,
             Audit(
@@ -258,6 +263,6 @@ class Units:
                 )
             ),
         )
-        self._runs.adopt(fresh)
+        self._now.flying += self._runs.adopt(fresh)
         rebuild(run)
         self._runs.changed(run)
