@@ -89,7 +89,7 @@ def plan_extended(draft: Draft, event: PlanExtended) -> Ruling:
     except PlanRefused as error:
         return refused(error.code, error.detail)
     first = len(plan.steps)
-    draft.entry = now.plans.interned(longer)
+    draft.entry = now.plans.interned(longer, draft.entry.rows)
     draft.plan = draft.entry.plan
     draft.steps = draft.entry.steps
     head.left += draft.plan.forward_count - plan.forward_count

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Container, Sequence
 from typing import Final
 
 from dalsegno.schemas.control import Policy
@@ -15,21 +16,27 @@ _ATTEMPTS_MAX: Final = 1_000_000
 _FACTOR_PERCENT_MAX: Final = 10_000
 
 
-def check_names(plan: Plan, policy: Policy) -> None:
-    """Refuses `no_steps`, `too_many_steps`, `bad_name`, `duplicate_name` and `unknown_queue`."""
-    if not plan.steps:
-        raise PlanRefused("no_steps", (), "a plan needs at least one step")
-    if len(plan.steps) > policy.steps_max:
+def check_names(
+    steps: Sequence[StepPlan], policy: Policy, before: Container[str], count: int
+) -> set[str]:
+    """Refuses `no_steps`, `too_many_steps`, `bad_name`, `duplicate_name` and `unknown_queue`.
+
+    `before`: names of the `count` steps that the plan has already. Returns names found good.
+    """
+    if not steps:
+        raise PlanRefused("no_steps", (), "a plan or an extension needs at least one step")
+    count += len(steps)
+    if count > policy.steps_max:
         raise PlanRefused(
-            "too_many_steps", (), f"{len(plan.steps)} steps, the policy allows {policy.steps_max}"
+            "too_many_steps", (), f"{count} steps, the policy allows {policy.steps_max}"
         )
     seen: set[str] = set()
     # Field names repeat from step to step: each is looked at once.
     good: set[str] = set()
     queues = frozenset(policy.queues)
-    for step in plan.steps:
+    for step in steps:
         _check_name((), "step", step.name)
-        if step.name in seen:
+        if step.name in seen or step.name in before:
             raise PlanRefused("duplicate_name", (step.name,), f"two steps are named {step.name!a}")
         seen.add(step.name)
         for what, names in (
@@ -49,10 +56,11 @@ def check_names(plan: Plan, policy: Policy) -> None:
                 f"step {step.name!a} goes to queue {step.queue!a}, which the policy does not list;"
                 " create the queue's topic, then add it to the policy",
             )
-    _check_rules(plan, good)
+    return good
 
 
-def _check_rules(plan: Plan, good: set[str]) -> None:
+def check_rules(plan: Plan, good: set[str]) -> None:
+    """Refuses `bad_name` and `duplicate_name` in what holds for all steps."""
     for what, names in (("field", plan.secrets), ("risk flag", plan.gates)):
         for name in names:
             if name not in good:
@@ -70,10 +78,12 @@ def _check_name(path: tuple[str, ...], what: str, name: str) -> None:
         raise PlanRefused("bad_name", path or (name,), f"the name of a {what} {fault}: {name!a}")
 
 
-def check_roles(plan: Plan) -> None:
-    """Refuses `unknown_need`, `unknown_compensation` and `risky_step`."""
-    roles = {step.name: step.role for step in plan.steps}
-    for step in plan.steps:
+def check_roles(steps: Sequence[StepPlan], role_of: Callable[[str], StepRole | None]) -> None:
+    """Refuses `unknown_need`, `unknown_compensation` and `risky_step`.
+
+    `role_of` knows every step by its name, and says None for what is none.
+    """
+    for step in steps:
         if step.role is StepRole.COMPENSATION and step.needs:
             raise PlanRefused(
                 "unknown_need",
@@ -82,13 +92,14 @@ def check_roles(plan: Plan) -> None:
                 " nothing else",
             )
         for need in step.needs:
-            if roles.get(need) is not StepRole.FORWARD:
-                why = "no step has that name" if need not in roles else "that is a compensation"
+            role = role_of(need)
+            if role is not StepRole.FORWARD:
+                why = "no step has that name" if role is None else "that is a compensation"
                 raise PlanRefused(
                     "unknown_need", (step.name, need), f"step {step.name!a} needs {need!a}: {why}"
                 )
         if step.compensate and (
-            roles.get(step.compensate) is not StepRole.COMPENSATION
+            role_of(step.compensate) is not StepRole.COMPENSATION
             or step.role is StepRole.COMPENSATION
         ):
             raise PlanRefused(
@@ -106,11 +117,11 @@ def check_roles(plan: Plan) -> None:
             )
 
 
-def check_limits(plan: Plan, ttl_ms: int) -> None:
+def check_limits(steps: Sequence[StepPlan], ttl_ms: int) -> None:
     """Refuses `bad_limits`: times, attempts and factors outside what can be meant."""
     _within((), "time to live", ttl_ms, 1, _TIME_MS_MAX)
     retries: set[int] = set()
-    for step in plan.steps:
+    for step in steps:
         path = (step.name,)
         _within(path, "timeout_ms", step.timeout_ms, 1, _TIME_MS_MAX)
         _within(path, "heartbeat_ms", step.heartbeat_ms, 1, _TIME_MS_MAX)

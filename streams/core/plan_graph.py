@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -61,8 +61,7 @@ def build_graph(steps: Sequence[StepPlan]) -> Graph:
             if waiting[dependent] == 0:
                 order.append(dependent)
     if any(waiting):
-        path = tuple(steps[i].name for i in _cycle(needs, waiting))
-        raise PlanRefused("cycle", path, "steps wait for each other: " + " > ".join(path[:12]))
+        _refuse_cycle(steps, needs, waiting)
     return Graph(
         needs=needs,
         dependents=tuple(tuple(after) for after in dependents),
@@ -72,6 +71,57 @@ def build_graph(steps: Sequence[StepPlan]) -> Graph:
         finish_ms=tuple(finish),
         longest_path_ms=max((finish[i] for i in order), default=0),
     )
+
+
+def extend_graph(
+    graph: Graph, index: Mapping[str, int], steps: Sequence[StepPlan]
+) -> tuple[Graph, tuple[int, ...]]:
+    """The graph with `steps` behind its own, and the places of the new forward steps in order.
+
+    `index`: places by name, those of the new steps included. What was there is copied, not looked
+    at: nothing in it can need a new step. Raises `PlanRefused("cycle")`.
+    """
+    first = len(graph.needs)
+    needs = [tuple(dict.fromkeys(index[n] for n in step.needs)) for step in steps]
+    dependents = [*graph.dependents, *[()] * len(steps)]
+    for place, before in enumerate(needs, first):
+        for need in before:
+            dependents[need] += (place,)
+    waiting = [sum(need >= first for need in before) for before in needs]
+    finish = [*graph.finish_ms, *(step.timeout_ms for step in steps)]
+    order = [
+        place
+        for place, step in enumerate(steps, first)
+        if not waiting[place - first] and step.role is StepRole.FORWARD
+    ]
+    for place in order:
+        started = max((finish[need] for need in needs[place - first]), default=0)
+        finish[place] = started + steps[place - first].timeout_ms
+        for dependent in dependents[place]:
+            waiting[dependent - first] -= 1
+            if waiting[dependent - first] == 0:
+                order.append(dependent)
+    if any(waiting):
+        local = [[need - first for need in before if need >= first] for before in needs]
+        _refuse_cycle(steps, local, waiting)
+    roots = [p for p in order if not needs[p - first]]
+    longer = Graph(
+        needs=(*graph.needs, *needs),
+        dependents=tuple(dependents),
+        needs_count=(*graph.needs_count, *map(len, needs)),
+        order=(*graph.order, *order),
+        roots=(*graph.roots, *roots),
+        finish_ms=tuple(finish),
+        longest_path_ms=max(graph.longest_path_ms, *(finish[p] for p in order), 0),
+    )
+    return longer, tuple(order)
+
+
+def _refuse_cycle(
+    steps: Sequence[StepPlan], needs: Sequence[Sequence[int]], waiting: Sequence[int]
+) -> None:
+    path = tuple(steps[i].name for i in _cycle(needs, waiting))
+    raise PlanRefused("cycle", path, "steps wait for each other: " + " > ".join(path[:12]))
 
 
 def _cycle(needs: Sequence[Sequence[int]], waiting: Sequence[int]) -> list[int]:

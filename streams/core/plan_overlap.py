@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
-from dalsegno.schemas.plan import Plan, StepRole
+from dalsegno.schemas.plan import Plan, StepPlan, StepRole
 from dalsegno.streams.core.plan_errors import PlanRefused
 from dalsegno.streams.core.plan_graph import Graph
 
@@ -38,7 +38,7 @@ def check_overlaps(plan: Plan, graph: Graph) -> None:
     ancestors = _ancestors(graph, rank)
     for question in questions:
         if not ancestors[question.after] >> rank[question.before] & 1:
-            _refuse(plan, question)
+            refuse_overlap(plan.steps[question.before], plan.steps[question.after], question.field)
 
 
 def _questions(plan: Plan, graph: Graph) -> Iterator[_Question]:
@@ -82,9 +82,8 @@ def _ancestors(graph: Graph, rank: Mapping[int, int]) -> list[int]:
     return sets
 
 
-def _refuse(plan: Plan, question: _Question) -> None:
-    first, second = plan.steps[question.before], plan.steps[question.after]
-    field = question.field
+def refuse_overlap(first: StepPlan, second: StepPlan, field: str) -> None:
+    """Raises the `PlanRefused` of two steps that share a field."""
 
     def writes(name: str, fields: tuple[str, ...]) -> str:
         return f"{name!a} {'writes' if field in fields else 'reads'} it"

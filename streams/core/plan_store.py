@@ -10,6 +10,7 @@ import msgspec
 from dalsegno.schemas.control import Policy
 from dalsegno.schemas.plan import Plan
 from dalsegno.streams.core.plan import CompiledPlan, compile_plan
+from dalsegno.streams.core.plan_pack import before_of
 from dalsegno.streams.core.rows import StepRow
 
 # How many plans are known by the bytes they came in, so that a repeated one is not checked again.
@@ -23,20 +24,23 @@ class PlanEntry:
 
     __slots__ = ("plan", "rows", "steps")
 
-    def __init__(self, plan: CompiledPlan) -> None:
+    def __init__(self, plan: CompiledPlan, known: tuple[StepRow, ...] = ()) -> None:
+        """`known`: the rows of the plan that this one extends."""
         self.plan = plan
         self.steps = plan.steps
-        self.rows = tuple(StepRow(needs=count) for count in plan.needs_count)
+        self.rows = (*known, *[StepRow(needs=n) for n in plan.needs_count[len(known) :]])
 
 
 class PlanStore:
-    """The plans by digest, each as long as a run or a stub names it.
+    """The plans by digest, each as long as a run or a stub names it, or a plan that extends it.
 
-    Those that a restore brought stay bytes until a run needs them.
+    Those that a restore brought stay bytes until a run needs them, and those that only longer ones
+    name become bytes again: so a plan that grew in a thousand parts is in memory once.
     """
 
     def __init__(self) -> None:
         self._refs: dict[bytes, int] = {}
+        self._longer: dict[bytes, int] = {}
         self._entries: dict[bytes, PlanEntry] = {}
         self._cold: dict[bytes, bytes] = {}
         self._known: dict[bytes, tuple[PlanEntry, Policy]] = {}
@@ -59,15 +63,19 @@ class PlanStore:
         self._known[source] = (entry, policy)
         return entry, source
 
-    def interned(self, plan: CompiledPlan) -> PlanEntry:
-        """The entry of an equal plan, if there is one."""
-        return self.get(plan.digest) if plan.digest in self._refs else PlanEntry(plan)
+    def interned(self, plan: CompiledPlan, known: tuple[StepRow, ...] = ()) -> PlanEntry:
+        """The entry of an equal plan, if there is one. `known`: rows of the plan it extends."""
+        return self.get(plan.digest) if plan.digest in self._refs else PlanEntry(plan, known)
 
     def get(self, digest: bytes) -> PlanEntry:
         """The entry of a plan that some run or stub names. Raises `KeyError` for any other."""
         entry = self._entries.get(digest)
         if entry is None:
-            entry = self._entries[digest] = PlanEntry(CompiledPlan.unpack(self._cold[digest]))
+            parts = [self._cold[digest]]
+            while before := before_of(parts[-1]):
+                shorter = self._entries.get(before)
+                parts.append(self._cold[before] if shorter is None else shorter.plan.pack())
+            entry = self._entries[digest] = PlanEntry(CompiledPlan.unpack(*reversed(parts)))
             del self._cold[digest]
         return entry
 
@@ -78,20 +86,40 @@ class PlanStore:
         self._refs[digest] = refs + 1
         if refs == 0:
             self._entries[digest] = entry
-            self._dirty[digest] = None
+            self._cold.pop(digest, None)
+            if digest not in self._longer:
+                self._dirty[digest] = None
+                if entry.plan.before:
+                    self._lengthen(entry.plan.before)
+
+    def _lengthen(self, digest: bytes) -> None:
+        self._longer[digest] = self._longer.get(digest, 0) + 1
 
     def drop(self, digest: bytes) -> None:
-        """One less; the last one removes the plan."""
+        """One less; the last one removes the plan, and those before it that it was the last of."""
         self._refs[digest] -= 1
-        if self._refs[digest] == 0:
-            del self._refs[digest]
-            self._entries.pop(digest, None)
-            self._cold.pop(digest, None)
+        if self._refs[digest]:
+            return
+        del self._refs[digest]
+        while digest not in self._refs:
+            entry = self._entries.pop(digest, None)
+            packed = self._cold.pop(digest, b"") if entry is None else entry.plan.pack()
+            if digest in self._longer:
+                self._cold[digest] = packed
+                return
             self._dirty[digest] = None
+            digest = before_of(packed)
+            if not digest:
+                return
+            self._longer[digest] -= 1
+            if not self._longer[digest]:
+                del self._longer[digest]
 
     def restore(self, digest: bytes, packed: bytes) -> None:
         """Takes a plan part back as bytes."""
         self._cold[digest] = packed
+        if before := before_of(packed):
+            self._lengthen(before)
 
     def restore_hold(self, digest: bytes) -> None:
         """Counts a header that names the plan, after a restore."""
@@ -99,14 +127,14 @@ class PlanStore:
 
     def packed(self, digest: bytes) -> bytes | None:
         """The bytes of a plan's part, or None when nothing names the plan."""
-        if digest not in self._refs:
+        if digest not in self._refs and digest not in self._longer:
             return None
         entry = self._entries.get(digest)
         return self._cold[digest] if entry is None else entry.plan.pack()
 
     def digests(self) -> list[bytes]:
         """Digests of all plans that are named, in order."""
-        return sorted(self._refs)
+        return sorted({*self._refs, *self._longer})
 
     def take_dirty(self) -> list[bytes]:
         """Digests whose parts changed since the last call."""
