@@ -23,6 +23,9 @@ class Receiver(Protocol):
     def process(self, batch: Batch) -> None:
         """Handle it whole. Never raises: what goes wrong stays with the task."""
 
+    def dropped(self, batch: Batch) -> None:
+        """Nobody will hand it over: ask for its records anew."""
+
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
@@ -34,10 +37,10 @@ class Wanted:
     ticket: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Batch:
     """Records in log order. `next_position` may be past the last record: transaction markers
-    count.
+    count. `begun`: an agent has handed it over.
     """
 
     receiver: Receiver
@@ -46,7 +49,9 @@ class Batch:
     records: Sequence[ConsumerRecord]
     next_position: int
     end_offset: int
+    begun: bool = False
 
     def process(self) -> None:
         """Hand it to the task that asked for it."""
+        self.begun = True
         self.receiver.process(self)

@@ -21,6 +21,7 @@ from faust.types import TP, ConsumerMessage
 
 from dalsegno.streams.engine import membership
 from dalsegno.streams.engine.batch import Batch, Receiver, Stream
+from dalsegno.streams.engine.deliveries import Deliveries
 from dalsegno.streams.engine.errors import (
     EvictedError,
     PartitionStoppedError,
@@ -72,6 +73,8 @@ class BatchConsumer(driver.Consumer):  # type: ignore[misc]
     def __init__(self, *args: Any, ownership: Ownership, **kwargs: Any) -> None:  # noqa: ANN401 - untyped upstream  # noqa: ANN401 - untyped upstream
         self.ownership = ownership
         self._poller: Poller | None = None
+        self._flowing = False
+        self._deliveries = Deliveries()
         self.membership: Membership | None = None
         ownership.context.group = self
         super().__init__(*args, **kwargs)
@@ -133,6 +136,7 @@ class BatchConsumer(driver.Consumer):  # type: ignore[misc]
 
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
         """Final checkpoints, before anybody else takes over. State is kept for what stays."""
+        self._flowing = False
         await super().on_partitions_revoked(revoked)
         await self.ownership.revoked()
 
@@ -141,6 +145,11 @@ class BatchConsumer(driver.Consumer):  # type: ignore[misc]
         await super().on_partitions_assigned(assigned, generation_id)
         events = self.ownership.context.settings.topics.events
         self.ownership.assigned({tp.partition for tp in assigned if tp.topic == events})
+        # Faust resumes its flow when its own recovery is through, and not at all when it thinks
+        # that another rebalance is under way. Ours depends on the assignment alone.
+        self._flowing = True
+        self.app.flow_control.resume()
+        await self.app._fetcher.maybe_start()
 
     async def perform_seek(self) -> None:
         """Positions belong to the tasks."""
@@ -161,7 +170,7 @@ class BatchConsumer(driver.Consumer):  # type: ignore[misc]
         stopped, fetcher_stopped = self._stopped.is_set, fetcher._stopped.is_set
         try:
             while not (stopped() or fetcher_stopped()):
-                if self._poller is None or not self.flow_active:
+                if self._poller is None or not self._flowing:
                     await asyncio.sleep(_IDLE_S)
                     continue
                 await self._cycle(self._poller)
@@ -174,10 +183,13 @@ class BatchConsumer(driver.Consumer):  # type: ignore[misc]
                 raise
 
     async def _cycle(self, poller: Poller) -> None:
+        now_s = self.ownership.context.clock()
+        for batch in self._deliveries.overdue(now_s):
+            batch.receiver.dropped(batch)
         asked, wanted = self._wishes()
         records_max = self.ownership.context.settings.batch_records_max
         polled: Polled = await self._on_thread(poller.poll(wanted, records_max, _POLL_TIMEOUT_S))
-        if not self.flow_active:
+        if not self._flowing:
             return
         for place, end in polled.ends.items():
             task = self.ownership.tasks.get(place.partition)
@@ -234,6 +246,7 @@ class BatchConsumer(driver.Consumer):  # type: ignore[misc]
             receiver, stream, ticket, fetched.records, fetched.next_position, fetched.end_offset
         )
         await self._put(TP(place.topic, place.partition), batch)
+        self._deliveries.sent(batch, self.ownership.context.clock())
         return task if events else None
 
     async def _put(self, tp: TP, batch: Batch) -> None:

@@ -29,6 +29,7 @@ class HeartbeatFeed:
         self._monitor = monitor
         self._position = position
         self._busy = False
+        self._ticket = 0
         self.failed = False
 
     @classmethod
@@ -52,7 +53,7 @@ class HeartbeatFeed:
 
     def wanted(self) -> Wanted | None:
         """The heartbeats to read next."""
-        return None if self._busy or self.failed else Wanted(self._position, 0)
+        return None if self._busy or self.failed else Wanted(self._position, self._ticket)
 
     def take(self) -> bool:
         """Mark it busy with the batch that it asked for."""
@@ -63,6 +64,8 @@ class HeartbeatFeed:
 
     def process(self, batch: Batch) -> None:
         """Hand the records to the monitor."""
+        if batch.ticket != self._ticket:
+            return
         records = [
             RawRecord(
                 raw.offset,
@@ -77,6 +80,12 @@ class HeartbeatFeed:
         self._busy = False
         self._guard(lambda: self._monitor.heartbeats(records, batch.end_offset))
         self._context.joined().wake()
+
+    def dropped(self, batch: Batch) -> None:
+        """Faust lost the batch: its records are read again."""
+        if batch.ticket == self._ticket and self._busy:
+            self._ticket += 1
+            self._busy = False
 
     def attempts(
         self, changes: Sequence[AttemptChange], completed: Collection[tuple[str, str]]

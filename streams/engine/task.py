@@ -174,6 +174,13 @@ class PartitionTask:
             signals = self._context.metrics.signals
             self._slice(Applying(batch, fold, outputs, self._reader, signals))
 
+    def dropped(self, batch: Batch) -> None:
+        """Faust lost the batch: its records are read again."""
+        if batch.ticket == self.ticket and self.state is TaskState.BUSY:
+            log.warning("batch dropped, read again", partition=self.number)
+            self.ticket += 1
+            self.state = TaskState.READY
+
     def _slice(self, applying: Applying) -> None:
         if applying.batch.ticket != self.ticket or self.state is not TaskState.BUSY:
             return  # settled or closed between two slices: what is left is read again
