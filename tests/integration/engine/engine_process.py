@@ -1,4 +1,7 @@
-"""`python -m tests.integration.engine.engine_process [tiny]`: an engine as a process of its own."""
+"""`python -m tests.integration.engine.engine_process [tiny | broken:NAME]`: an engine as a process.
+
+`broken:NAME` is one of the oracle's deliberate breaks.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,10 @@ def main() -> int:
     if "tiny" not in sys.argv:
         from dalsegno.streams.agents.serve import serve
 
+        for name in (each for each in sys.argv if each.startswith("broken:")):
+            from tests.integration.oracle.breaks import BREAKS
+
+            BREAKS[name.removeprefix("broken:")]()
         return serve(EngineSettings())
     from tests.integration.engine.tiny_fold import TinyFold
 

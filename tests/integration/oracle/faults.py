@@ -23,7 +23,9 @@ LIMIT_S = 150.0
 class Faults:
     """Two engines, one of them a static member, and what happens to them."""
 
-    def __init__(self, lab: Lab, broker: EmbeddedKafka, load: Load, seed: int) -> None:
+    def __init__(
+        self, lab: Lab, broker: EmbeddedKafka, load: Load, seed: int, fold: str = "served"
+    ) -> None:
         self._lab = lab
         self._broker = broker
         self._load = load
@@ -31,8 +33,9 @@ class Faults:
         self.log: list[str] = []
         self.took: dict[str, float] = {}
         self._begun = time.monotonic()
-        self.engines = [lab.engine("s", fold="served", DALSEGNO_NAME="s", **SESSION)]
-        self.engines.append(lab.engine("d", fold="served", **SESSION))
+        self._fold = fold
+        self.engines = [lab.engine("s", fold=fold, DALSEGNO_NAME="s", **SESSION)]
+        self.engines.append(lab.engine("d", fold=fold, **SESSION))
 
     def whole(self, *, without: EngineProcess | None = None) -> None:
         """Until every partition is ready somewhere."""
@@ -99,7 +102,7 @@ class Faults:
         return len(self._load.ended) >= self._load.allowed
 
     def _third(self) -> None:
-        third = self._lab.engine("t", fold="served", **SESSION)
+        third = self._lab.engine("t", fold=self._fold, **SESSION)
         self.engines.append(third)
         wait_for("the third has some", lambda: third.get("/readyz")[0] == 200, LIMIT_S)
         self.whole()

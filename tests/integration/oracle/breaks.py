@@ -1,0 +1,75 @@
+"""Engines with one deliberate break each, to see that the oracle finds it.
+
+`slow` is no break: it only opens the windows in which the others do harm, and must be judged right.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable
+
+from dalsegno.streams.core.sequence import Sequence
+from dalsegno.streams.engine.fence import Entries, FencedProducer, Place
+from dalsegno.streams.engine.outputs import Channel, Outputs
+from dalsegno.streams.engine.settings import EngineSettings
+
+_LATE_S = 0.4
+
+
+def slow() -> None:
+    """Outputs and checkpoints leave late."""
+    send_next, commit = Channel.send_next, FencedProducer.commit
+
+    async def late_send(self: Channel) -> None:
+        await asyncio.sleep(_LATE_S)
+        await send_next(self)
+
+    async def late_commit(self: FencedProducer, writes: dict[Place, Entries]) -> None:
+        await asyncio.sleep(_LATE_S)
+        await commit(self, writes)
+
+    Channel.send_next = late_send  # type: ignore[method-assign]
+    FencedProducer.commit = late_commit  # type: ignore[assignment, method-assign]
+
+
+def early_checkpoint() -> None:
+    """Checkpoints do not wait until outputs are acknowledged."""
+
+    async def at_once(self: Outputs, queued: dict[str, int]) -> None:
+        return
+
+    Outputs.acknowledged = at_once  # type: ignore[method-assign]
+    send_next = Channel.send_next
+
+    async def late_send(self: Channel) -> None:
+        await asyncio.sleep(2.0)
+        await send_next(self)
+
+    Channel.send_next = late_send  # type: ignore[method-assign]
+
+
+def eager_marks() -> None:
+    """What the output topics have is thought to reach a little further than it does."""
+
+    def is_repeat(self: Outputs, channel: str, sequence: Sequence) -> bool:
+        mark = self._marks.get(channel)
+        return mark is not None and sequence.offset <= mark.offset + 3
+
+    Outputs._is_repeat = is_repeat  # type: ignore[method-assign]
+
+
+def no_fence() -> None:
+    """Every owner has a transactional id of its own: nobody is fenced."""
+    slow()
+    made = FencedProducer.__init__
+
+    def init(self: FencedProducer, settings: EngineSettings, transactional_id: str) -> None:
+        made(self, settings, f"{transactional_id}-{secrets.token_hex(4)}")
+
+    FencedProducer.__init__ = init  # type: ignore[method-assign]
+
+
+BREAKS: dict[str, Callable[[], None]] = {
+    each.__name__: each for each in (slow, early_checkpoint, eager_marks, no_fence)
+}
