@@ -6,6 +6,7 @@ from heapq import heapify, heappop
 from typing import Final
 
 from dalsegno.schemas.outputs import RunState
+from dalsegno.streams.core.rows import engine_gives
 from dalsegno.streams.core.runstate import (
     ASKING,
     BACKING,
@@ -77,7 +78,7 @@ def rebuild(run: Run) -> None:
         heapify(run.lives)
     steps = run.entry.steps
     run.ready = [
-        i for i, r in enumerate(run.rows) if r.state is READY and (r.closed or steps[i].queue)
+        i for i, r in enumerate(run.rows) if r.state is READY and engine_gives(steps[i], r)
     ] or None
     refresh(run)
 

@@ -11,7 +11,7 @@ from dalsegno.streams.core.actions import Dispatch
 from dalsegno.streams.core.draft import Draft
 from dalsegno.streams.core.effects import recovery_key
 from dalsegno.streams.core.escalating import ask, ask_for_fields
-from dalsegno.streams.core.rows import Flight, StepRow
+from dalsegno.streams.core.rows import Flight, StepRow, engine_gives
 from dalsegno.streams.core.run_table import FINAL_RUNS
 from dalsegno.streams.core.runstate import ASKING, BACKING, BLOCKED, FLYING, GOING
 from dalsegno.streams.core.step_table import DISPATCHED, READY
@@ -49,7 +49,7 @@ def dispatch_ready(draft: Draft) -> None:
         ready.sort()
     for place in ready:
         row = draft.rows[place]
-        if row.state is READY and (row.closed or draft.steps[place].queue):
+        if row.state is READY and engine_gives(draft.steps[place], row):
             if width <= 0:
                 return
             width -= _give_out(draft, place, row)
@@ -59,7 +59,7 @@ def _unpark(draft: Draft, parked: list[int], width: int) -> None:
     while parked and width > 0:
         place = heappop(parked)
         row = draft.peek(place)
-        if row.state is READY and (row.closed or draft.steps[place].queue):
+        if row.state is READY and engine_gives(draft.steps[place], row):
             width -= _give_out(draft, place, draft.row(place))
 
 

@@ -10,7 +10,7 @@ from dalsegno.schemas.plan import StepPlan
 from dalsegno.streams.core.context import ContextChange
 from dalsegno.streams.core.context_view import View
 from dalsegno.streams.core.moment import Moment
-from dalsegno.streams.core.rows import StepRow
+from dalsegno.streams.core.rows import StepRow, engine_gives
 from dalsegno.streams.core.runstate import (
     GROUPS_OF_MOVE,
     PAGE_STEPS,
@@ -18,7 +18,7 @@ from dalsegno.streams.core.runstate import (
     Run,
     StepJournal,
 )
-from dalsegno.streams.core.step_table import READY
+from dalsegno.streams.core.step_table import PENDING, READY
 
 _EMPTY: Final = StepJournal([])
 
@@ -102,6 +102,13 @@ class Draft:
         if to is READY:
             self.ready.append(place)
 
+    def again(self, place: int, row: StepRow) -> None:
+        """The step may have its next attempt, once what it needs is done.
+
+        A service may have reported it ahead of that.
+        """
+        self.move(place, row, PENDING if row.needs else READY)
+
     @property
     def context(self) -> View:
         """The context as this unit leaves it so far."""
@@ -181,7 +188,7 @@ class Draft:
             self.change.discard()
 
     def _park(self, place: int) -> None:
-        if self.steps[place].queue or self.rows[place].closed:
+        if engine_gives(self.steps[place], self.rows[place]):
             if self.run.ready is None:
                 self.run.ready = []
             heappush(self.run.ready, place)

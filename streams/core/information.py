@@ -6,7 +6,7 @@ from dalsegno.schemas.events import InformationSupplied
 from dalsegno.streams.core.context import ContextError
 from dalsegno.streams.core.draft import Draft
 from dalsegno.streams.core.moment import ACCEPTED, Ruling, refused
-from dalsegno.streams.core.step_table import MISSING_INFO, READY
+from dalsegno.streams.core.step_table import MISSING_INFO
 
 
 def information_supplied(draft: Draft, event: InformationSupplied) -> Ruling:
@@ -27,7 +27,7 @@ def information_supplied(draft: Draft, event: InformationSupplied) -> Ruling:
 
 
 def recheck_missing(draft: Draft, changed: tuple[str, ...] | None = None) -> None:
-    """Steps that waited for fields and have them now are ready again.
+    """Steps that waited for fields and have them now go on.
 
     `changed`: fields that a step has just written, one of which the waiting step must have asked
     for; None when the information came from outside, for whoever waits.
@@ -42,7 +42,7 @@ def recheck_missing(draft: Draft, changed: tuple[str, ...] | None = None) -> Non
         missing = row.past.missing if row.past is not None else ()
         asked = changed is None or any(field in changed for field in missing)
         if asked and not context.missing(missing):
-            draft.move(place, draft.row(place), READY)
+            draft.again(place, draft.row(place))
         else:
             still.append(place)
     head.missing = tuple(still)

@@ -12,8 +12,8 @@ from dalsegno.streams.core.escalating import Failure, ask, ask_for_fields, close
 from dalsegno.streams.core.flags import raise_flags
 from dalsegno.streams.core.moment import APPLIED, Ruling
 from dalsegno.streams.core.retry import delay_ms
-from dalsegno.streams.core.rows import NO_PAST, Flight, StepRow
-from dalsegno.streams.core.step_table import BACKING_OFF, READY, StepInput
+from dalsegno.streams.core.rows import NO_PAST, Flight, StepRow, engine_gives
+from dalsegno.streams.core.step_table import BACKING_OFF, StepInput
 
 
 def step_failed(draft: Draft, event: StepFailed) -> Ruling:
@@ -85,7 +85,7 @@ def _again(
         return
     step = draft.steps[place]
     now = draft.now
-    if step.queue or row.epoch or step.recover is RecoverPolicy.REDISPATCH:
+    if engine_gives(step, row):
         delay = delay_ms(step.retry, draft.run.id, step.name, row.epoch, row.failures + row.infra)
         if retry_after_ms is not None:
             delay = max(delay, min(retry_after_ms, now.policy.retry_after_max_ms))
@@ -112,7 +112,7 @@ def infra_fault(draft: Draft, place: int, row: StepRow, by: str, detail: str) ->
     if row.epoch or exhausted(draft, place, row):
         _again(draft, place, row, failure)
     else:
-        draft.move(place, row, READY)
+        draft.again(place, row)
 
 
 def _stalled(draft: Draft, place: int, row: StepRow, by: str, detail: str) -> None:
@@ -141,8 +141,7 @@ def retry_due(draft: Draft, place: int, row: StepRow) -> None:
         # A late `lost` verdict has charged an epoch meanwhile.
         detail = f"{row.failures} failed, {row.infra} lost"
         ask(draft, place, row, reason=reason, detail=detail)
-    elif step.queue or row.epoch or step.recover is RecoverPolicy.REDISPATCH:
-        draft.move(place, row, READY)
+    elif engine_gives(step, row):
+        draft.again(place, row)
     else:
-        row.closed = ""
         ask(draft, place, row, reason="not_retried", detail="the service has not tried again")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from dalsegno.schemas.outputs import StepState
+from dalsegno.schemas.plan import RecoverPolicy, StepPlan
 
 
 class Flight(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -64,3 +65,14 @@ class StepRow(msgspec.Struct, array_like=True, gc=False):
     attempt: int = 0
     flight: Flight | None = None
     past: Past | None = None
+
+
+def engine_gives(step: StepPlan, row: StepRow) -> bool:
+    """Whether the step's next attempt is the engine's to give out, not its service's to begin.
+
+    A step without a queue is its service's until an attempt of it has ended and the plan says that
+    it is dispatched then; from the first dispatch on it stays the engine's.
+    """
+    if step.queue or row.epoch:
+        return True
+    return bool(row.closed) and step.recover is RecoverPolicy.REDISPATCH

@@ -164,6 +164,9 @@ _REPORTED: Final[dict[str, Rule]] = {
     "LOST": _refused("not_managed"),
 }
 
+# Where such a step goes for its next attempt: not ahead of what it needs, or to a person.
+_AGAIN: Final = (READY, PENDING, ESCALATED)
+
 # Steps that services run by themselves: producers are not ordered among each other, so a report is
 # taken as it comes, also ahead of the reports that the step's needs are met.
 OBSERVED: Final[Table] = {
@@ -172,15 +175,22 @@ OBSERVED: Final[Table] = {
     READY: _state(_NOT_STARTED, _NOT_RUNNING, DISPATCH=_applied(*_GIVEN), **_REPORTED),
     RUNNING: _state(
         _applied(),
-        _applied(READY, ESCALATED),
+        _applied(*_AGAIN),
         STARTED=_DUPLICATE,
         COMPLETED=_applied(COMPLETED, MISSING_INFO, BACKING_OFF, ESCALATED),
         FAILED=_applied(MISSING_INFO, BACKING_OFF, ESCALATED),
         RELEASED=_refused("not_managed"),
         LOST=_refused("not_managed"),
-        TIMEOUT=_applied(READY, ESCALATED),
+        TIMEOUT=_applied(*_AGAIN),
     ),
-    BACKING_OFF: _state(_CLOSED, _NOT_RUNNING, RETRY=_applied(READY, ESCALATED), **_REPORTED),
+    BACKING_OFF: _state(_CLOSED, _NOT_RUNNING, RETRY=_applied(*_AGAIN), **_REPORTED),
+    MISSING_INFO: _state(
+        _CLOSED,
+        _NOT_RUNNING,
+        INFORMED=_applied(READY, PENDING),
+        ANSWER_BY=_applied(),
+        **_REPORTED,
+    ),
     ESCALATED: _state(_CLOSED, _NOT_RUNNING, ANSWER_BY=_applied(), **_REPORTED),
 }
 
