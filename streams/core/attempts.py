@@ -21,7 +21,7 @@ from dalsegno.streams.core.draft import Draft
 from dalsegno.streams.core.moment import APPLIED, Ruling, duplicate, refused, superseded
 from dalsegno.streams.core.names import ID_CHARS_MAX
 from dalsegno.streams.core.retry import redispatch_ms
-from dalsegno.streams.core.rows import NO_PAST, Flight, StepRow
+from dalsegno.streams.core.rows import NO_PAST, Flight, Past, StepRow
 from dalsegno.streams.core.step_table import (
     BACKING_OFF,
     MANAGED,
@@ -84,8 +84,10 @@ def close(row: StepRow, by: str) -> None:
     flight = row.flight
     row.closed = by
     if flight is not None:
-        if flight.progress or row.past is not None:
-            row.past = msgspec.structs.replace(row.past or NO_PAST, progress=flight.progress)
+        if flight.progress or flight.saved or row.past is not None:
+            row.past = msgspec.structs.replace(
+                row.past or NO_PAST, progress=flight.progress, saved=flight.saved
+            )
         row.flight = None
 
 
@@ -197,7 +199,7 @@ def touch(draft: Draft, place: int, event: AttemptEvent) -> None:
 
 
 def step_progressed(draft: Draft, event: StepProgressed) -> Ruling:
-    """The highest progress stands, and the save that came with it."""
+    """The highest progress stands, and the save that came with it; a first save always counts."""
     place = judge(draft, event, StepInput.PROGRESSED)
     if not isinstance(place, int):
         return _late_progress(draft, event, place)
@@ -206,14 +208,22 @@ def step_progressed(draft: Draft, event: StepProgressed) -> Ruling:
         return refused("save_too_large", f"{len(event.save)} bytes, the policy allows {limit}")
     row = draft.row(place)
     flight = seen_running(draft, place, row, event)
-    if event.progress <= flight.progress:
+    if _told_before(event, flight):
         return duplicate("older_progress")
     row.flight = msgspec.structs.replace(
-        flight, progress=event.progress, last_offset=draft.now.offset
+        flight,
+        progress=max(event.progress, flight.progress),
+        last_offset=draft.now.offset,
+        saved=flight.saved or event.save is not None,
     )
     if event.save is not None:
         draft.save = (place, event.save)
     return APPLIED
+
+
+def _told_before(event: StepProgressed, known: Flight | Past) -> bool:
+    """Nothing new: no higher progress, and no first save of its attempt."""
+    return event.progress <= known.progress and (event.save is None or known.saved)
 
 
 def _late_progress(draft: Draft, event: StepProgressed, ruling: Ruling) -> Ruling:
@@ -229,9 +239,13 @@ def _late_progress(draft: Draft, event: StepProgressed, ruling: Ruling) -> Rulin
     row = draft.row(place)
     past = row.past or NO_PAST
     limit = draft.now.policy.save_bytes_max
-    if event.progress <= past.progress or len(event.save or b"") > limit:
+    if _told_before(event, past) or len(event.save or b"") > limit:
         return duplicate("older_progress")
-    row.past = msgspec.structs.replace(past, progress=event.progress)
+    row.past = msgspec.structs.replace(
+        past,
+        progress=max(event.progress, past.progress),
+        saved=past.saved or event.save is not None,
+    )
     if event.save is not None:
         draft.save = (place, event.save)
     return APPLIED

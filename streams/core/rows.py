@@ -12,7 +12,7 @@ class Flight(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """An attempt in flight. `offset`, `index`, `count` are the sequence of its handoff (-1: none).
 
     `start_by_ms`: a start appended at or after it is refused. `last_offset`: of the attempt's last
-    report, which a verdict must have read.
+    report, which a verdict must have read. `saved`: the attempt has had a save.
     """
 
     since_ms: int
@@ -25,6 +25,7 @@ class Flight(msgspec.Struct, array_like=True, frozen=True, gc=False):
     reply_to: str = ""
     progress: int = 0
     last_offset: int = -1
+    saved: bool = False
 
 
 class Past(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -32,7 +33,8 @@ class Past(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
     `unstarted`: epochs in a row that nobody started. `expired`: the last such epochs that no one
     was charged for. `progress`: of the attempt before. `missing`: fields that the step waits for.
-    `noticed`: one more than the last epoch of which a person was told that it stalled.
+    `noticed`: one more than the last epoch of which a person was told that it stalled. `saved`: the
+    attempt before had a save.
     """
 
     unstarted: int = 0
@@ -42,6 +44,7 @@ class Past(msgspec.Struct, array_like=True, frozen=True, gc=False):
     reason: str = ""
     detail: str = ""
     noticed: int = 0
+    saved: bool = False
 
 
 NO_PAST = Past()

@@ -209,6 +209,16 @@ class Runs:
             self.live_timers.changed(run_id, run.live_due)
         return aloft(run.head) - was
 
+    def remember(self, run: Run, request: str, refusal: tuple[str, str]) -> None:
+        """A one-shot request was refused, for this reason and detail: a repeat hears the same."""
+        if run.seen is None:
+            run.seen = {}
+        run.seen[request] = refusal
+        marks = self._dirty.get(run.id)
+        if marks is None:
+            marks = self._dirty[run.id] = set()
+        _forget_ids(run, marks)
+
     def capture(self) -> list[tuple[bytes, bytes | None]]:
         """Parts that changed since the last call; None for those that are gone."""
         out: dict[bytes, bytes | None] = dict.fromkeys(self._gone)
@@ -319,7 +329,9 @@ def waiting_part(stub: Stub) -> bytes | None:
 def _attempt_of(held: Held | None, step: str) -> Attempt | None:
     if not isinstance(held, Run) or not aloft(held.head):
         return None
-    return attempt(held, held.entry.plan.index[step])
+    # The id may have come back with another plan since the step was noted.
+    place = held.entry.plan.index.get(step)
+    return None if place is None else attempt(held, place)
 
 
 def attempt(run: Run, place: int) -> Attempt | None:

@@ -147,13 +147,17 @@ class Waiting(msgspec.Struct, array_like=True, frozen=True, gc=False):
     headers: tuple[tuple[str, bytes], ...]
 
 
+# Reason and detail of a refused one-shot request.
+Refusal = tuple[str, str]
+
+
 class Run:
     """A live run, in memory.
 
     `logs`, `lives`, `ready` are heaps derived from the rows: of deadlines as (ms, position), and of
     positions of steps that could not be dispatched yet. Entries are checked against the rows
-    before they are used, so one too many does no harm. `seen` holds one-shot ids, oldest first.
-    `kept` is set once a part has been captured.
+    before they are used, so one too many does no harm. `seen` holds one-shot ids, oldest first,
+    with the answer of those that were refused. `kept` is set once a part has been captured.
     """
 
     __slots__ = (
@@ -184,7 +188,7 @@ class Run:
         self.context = context
         self.journal: dict[int, StepJournal] | None = None
         self.saves: dict[int, bytes] | None = None
-        self.seen: dict[str, None] | None = None
+        self.seen: dict[str, Refusal | None] | None = None
         self.waiting: list[Waiting] | None = None
         self.logs: list[tuple[int, int]] | None = None
         self.lives: list[tuple[int, int]] | None = None

@@ -33,6 +33,7 @@ from dalsegno.streams.core.rows import StepRow
 from dalsegno.streams.core.runstate import (
     PAGE_STEPS,
     Effect,
+    Refusal,
     Run,
     RunHead,
     StepJournal,
@@ -60,7 +61,8 @@ _run_head = msgspec.msgpack.Decoder(RunHead)
 _stub_head = msgspec.msgpack.Decoder(StubHead)
 _page = msgspec.msgpack.Decoder(list[StepRow | None])
 _effects = msgspec.msgpack.Decoder(list[Effect])
-_ids = msgspec.msgpack.Decoder(list[str])
+# An id alone was accepted; one that was refused has its reason and detail beside it.
+_ids = msgspec.msgpack.Decoder(list[str | tuple[str, str, str]])
 _waits = msgspec.msgpack.Decoder(list[Waiting])
 
 
@@ -158,7 +160,8 @@ def pack_ids(run: Run, page: int) -> bytes | None:
     first = page * PAGE_IDS - run.head.seen_from
     if first < 0 or run.seen is None:
         return None
-    return _encode(list(islice(run.seen, first, first + PAGE_IDS)))
+    kept = islice(run.seen.items(), first, first + PAGE_IDS)
+    return _encode([name if said is None else (name, *said) for name, said in kept])
 
 
 def pack_waiting(waiting: list[Waiting]) -> bytes:
@@ -241,7 +244,7 @@ def _unpack_run(
     context: list[tuple[bytes, bytes]] = []
     journal: dict[int, dict[int, list[Effect]]] = {}
     run = Run(run_id, head, entry, rows, Context.empty())
-    seen: dict[int, list[str]] = {}
+    seen: dict[int, list[str | tuple[str, str, str]]] = {}
     for key, value in parts:
         kind, tail = key[:1], run_of(key)[1]
         if kind == b"s":
@@ -271,10 +274,16 @@ def _unpack_run(
             for step, pages in journal.items()
         }
     if seen:
-        run.seen = {name: None for _, page in sorted(seen.items()) for name in page}
+        run.seen = {
+            name: said for _, page in sorted(seen.items()) for name, said in map(_request, page)
+        }
     run.kept = True
     rebuild(run)
     return run
+
+
+def _request(item: str | tuple[str, str, str]) -> tuple[str, Refusal | None]:
+    return (item, None) if isinstance(item, str) else (item[0], item[1:])
 
 
 def unpack_stub(run_id: str, header: bytes, parts: list[tuple[bytes, bytes]]) -> Stub:

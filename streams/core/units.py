@@ -77,6 +77,8 @@ class Units:
             else:
                 draft.discard()
                 self._now.outbox.rollback(mark)
+                if draft.seen and ruling.outcome is Outcome.REFUSED:
+                    ruling = self._refuse_for_good(run, draft.seen, ruling)
                 self.turn_away(run, event, ruling)
         except (MemoryError, RecursionError):
             raise
@@ -94,11 +96,20 @@ class Units:
         seen = draft.run.seen
         if seen is not None:
             if name in seen:
-                return duplicate(answer=True)
+                said = seen[name]
+                if said is None:
+                    return duplicate(answer=True)
+                return Ruling(Outcome.DUPLICATE, *said, answer=True, failed=True)
             if draft.head.seen_from + len(seen) >= IDS_EVER_MAX and type(event) is not RunCancelled:
                 return refused("too_many_requests", f"{IDS_EVER_MAX} in this run")
         draft.seen = name
         return None
+
+    def _refuse_for_good(self, run: Run, request: str, ruling: Ruling) -> Ruling:
+        """Remembers a refusal, with words that the state can keep: its sender was told so."""
+        kept = refused(ruling.reason, ruling.detail[:DETAIL_CHARS_MAX])
+        self._runs.remember(run, request, (kept.reason, kept.detail))
+        return kept
 
     def timer(self, run: Run, *, live: bool) -> None:
         """Fires the run's first deadline on one clock."""

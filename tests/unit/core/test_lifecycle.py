@@ -211,7 +211,8 @@ def test_a_plan_in_parts_starts_with_its_last_part() -> None:
     assert log.outcomes == [Outcome.DUPLICATE]
     stale = msgspec.structs.replace(part, extension_id="2", steps=(step("c"),))
     assert answers(log.put(stale))[0].reason == "plan_conflict"
-    out = log.put(msgspec.structs.replace(stale, expected_plan_digest=b"", last=True))
+    fresh = msgspec.structs.replace(stale, extension_id="3", expected_plan_digest=b"")
+    out = log.put(msgspec.structs.replace(fresh, last=True))
     assert [h.step for h in handoffs(out)] == ["a", "c"]
     assert_restores(log)
 
@@ -239,11 +240,12 @@ def test_an_extension_that_does_not_fit_is_refused_and_changes_nothing() -> None
     log = Log()
     log.start(plan_of(step("a")))
     before = log.partition.parts()
-    for steps in ((step("a"),), (step("b", needs=("nothing",)),), ()):
-        log.put(PlanExtended(run_id="r", extension_id="1", steps=steps))
+    for number, steps in enumerate(((step("a"),), (step("b", needs=("nothing",)),), ())):
+        log.put(PlanExtended(run_id="r", extension_id=str(number), steps=steps))
         assert log.outcomes == [Outcome.REFUSED]
     after = log.partition.parts()
-    assert {k: v for k, v in after.items() if k != b"\0partition"} == {
+    # Only the partition's counts and the answers that were given are new.
+    assert {k: v for k, v in after.items() if k != b"\0partition" and k[:1] != b"o"} == {
         k: v for k, v in before.items() if k != b"\0partition"
     }
 
@@ -309,3 +311,16 @@ def test_versions_never_go_back_and_final_states_stay() -> None:
     versions = [(t.run_version_before, t.run_version_after) for t in transitions(log.outputs)]
     assert all(a[1] == b[0] for a, b in pairwise(versions))
     assert view(log).state is RunState.SUCCEEDED
+
+
+def test_a_run_that_comes_back_with_another_plan_between_two_drains() -> None:
+    log = Log()
+    log.policy(stub_keep_ms=2_000)
+    log.start(chain(2))
+    log.began("s0")
+    log.put(RunCancelled(run_id="r", request_id="c"))
+    log.tick(5)
+    log.start(plan_of(step("other")))
+    drained = dict(log.partition.drain_in_flight())
+    assert drained["r", "s0"] is None
+    assert drained["r", "other"] is not None
