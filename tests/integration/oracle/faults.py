@@ -38,7 +38,7 @@ class Faults:
         self.engines.append(lab.engine("d", fold=fold, **SESSION))
 
     def whole(self, *, without: EngineProcess | None = None) -> None:
-        """Until every partition is ready somewhere."""
+        """Until every engine has partitions, and together they have all, ready."""
         engines = [each for each in self.engines if each is not without]
 
         def owned() -> bool:
@@ -46,8 +46,8 @@ class Faults:
                 code = each.process.poll()
                 assert code is None, f"an engine ended with {code}: {each.tail()}"
             found = [each.get("/readyz") for each in engines]
-            ready = [body["partitions"] for status, body in found if status == 200]  # type: ignore[index, call-overload]
-            return sum(map(len, ready)) == self._lab.partitions
+            counts = [len(body["partitions"]) if status == 200 else 0 for status, body in found]  # type: ignore[index, call-overload]
+            return min(counts) > 0 and sum(counts) == self._lab.partitions
 
         wait_for("every partition ready", owned, LIMIT_S)
 
@@ -93,8 +93,11 @@ class Faults:
         engine = self.engines[1]
         engine.signal(signal.SIGSTOP)
         self.whole(without=engine)
-        goal = len(self._load.acked) + 200
-        wait_for("load meanwhile", lambda: len(self._load.acked) > goal or self._idle(), LIMIT_S)
+        # Runs that end meanwhile are written no more: what a zombie wrote over them would stay.
+        goal = len(self._load.ended) + 8
+        wait_for(
+            "runs end meanwhile", lambda: len(self._load.ended) > goal or self._idle(), LIMIT_S
+        )
         engine.signal(signal.SIGCONT)
         self._note(f"  {engine.log.stem} woken")
 
