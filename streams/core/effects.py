@@ -29,3 +29,8 @@ def effect_key(recovery: str, effect: str, occurrence: int) -> str:
         raise ValueError(f"occurrence is {occurrence}; it counts from 0")
     text = f"{recovery}\0{occurrence}\0{effect}"
     return sha256(text.encode()).hexdigest()[:_KEY_CHARS]
+
+
+def effect_mark(step: str, effect: str, occurrence: int) -> bytes:
+    """What an ended run knows an effect by: 12 bytes, enough that no two of one run meet."""
+    return sha256(f"{step}\0{occurrence}\0{effect}".encode()).digest()[:12]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from dalsegno.schemas.outputs import AnswerType, RunState
+from dalsegno.schemas.outputs import AnswerType, EffectStatus, RunState
 from dalsegno.streams.core.answering import tell
 from dalsegno.streams.core.draft import Draft
+from dalsegno.streams.core.effects import effect_mark
 from dalsegno.streams.core.names import DETAIL_CHARS_MAX
-from dalsegno.streams.core.runstate import FLYING, Stub, StubHead
+from dalsegno.streams.core.runstate import FLYING, UNKNOWN_MAX, Stub, StubHead
 
 # A final context up to this size stays in the stub, so that who asks later still gets it.
 STUB_CONTEXT_BYTES: Final = 2_048
@@ -58,11 +59,26 @@ def end_run(draft: Draft, *, step: str, epoch: int) -> Stub:
             last_epoch=epoch,
             request_id=draft.seen,
             effects_unknown=head.effects_unknown,
+            unknown=_unknown(draft),
             context=context if len(context) <= STUB_CONTEXT_BYTES else b"",
         ),
     )
     stub.kept = run.kept
     return stub
+
+
+def _unknown(draft: Draft) -> tuple[bytes, ...]:
+    """Marks of the effects whose outcome is open, in the order of the plan, as many as may stay."""
+    journals = draft.run.journal
+    if not draft.head.effects_unknown or journals is None:
+        return ()
+    marks = [
+        effect_mark(draft.steps[place].name, effect.entry.effect, effect.entry.occurrence)
+        for place in sorted(journals)
+        for effect in journals[place].effects
+        if effect.entry.status is EffectStatus.UNKNOWN
+    ]
+    return tuple(marks[:UNKNOWN_MAX])
 
 
 def stop_attempts(draft: Draft, answer: AnswerType) -> None:

@@ -198,13 +198,18 @@ class Run:
         self.kept = False
 
 
+# Effects of unknown outcome that a stub tells apart, 14 bytes each. A run leaves few, if any.
+UNKNOWN_MAX: Final = 256
+
+
 class StubHead(msgspec.Struct, array_like=True, kw_only=True, gc=False):
     """What is left of a run that ended, or known of one that has not started.
 
     `state` is final for a run that ended and None otherwise; `refusal` says why its start was
     refused. `until_ms`: the stub goes then. `last_step`, `last_epoch`: the report that ended the
     run. `request_id`: of the cancel. `strays`: effects intended after the end, a person was told.
-    `context` is the final context without secrets, kept while it is small.
+    `context` is the final context without secrets, kept while it is small. `effects_unknown` falls
+    when an effect is confirmed that `unknown` lists (its first `UNKNOWN_MAX`, as `effect_mark`s).
     """
 
     until_ms: int
@@ -225,6 +230,7 @@ class StubHead(msgspec.Struct, array_like=True, kw_only=True, gc=False):
     effects_unknown: int = 0
     context: bytes = b""
     strays: tuple[str, ...] = ()
+    unknown: tuple[bytes, ...] = ()
 
 
 class Stub:

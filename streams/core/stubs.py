@@ -9,6 +9,7 @@ import msgspec
 from dalsegno.schemas.control import Policy
 from dalsegno.schemas.events import (
     AttemptEvent,
+    EffectConfirmed,
     EffectIntended,
     RunCancelled,
     RunEvent,
@@ -16,6 +17,7 @@ from dalsegno.schemas.events import (
 )
 from dalsegno.schemas.outputs import Escalation
 from dalsegno.streams.core.actions import Escalate
+from dalsegno.streams.core.effects import effect_mark
 from dalsegno.streams.core.moment import (
     Moment,
     Ruling,
@@ -25,7 +27,7 @@ from dalsegno.streams.core.moment import (
 )
 from dalsegno.streams.core.names import ID_CHARS_MAX
 from dalsegno.streams.core.record import Record
-from dalsegno.streams.core.runstate import Stub, Waiting
+from dalsegno.streams.core.runstate import UNKNOWN_MAX, Stub, Waiting
 
 # Effects intended after the end that a stub tells apart; beyond it each report asks a person again.
 _STRAYS_MAX = 16
@@ -68,6 +70,8 @@ def after_end(now: Moment, stub: Stub, event: RunEvent) -> tuple[Ruling, bool]:
     head = stub.head
     if isinstance(event, EffectIntended):
         return _stray(now, stub, event)
+    if isinstance(event, EffectConfirmed):
+        return _resolved(stub, event)
     if isinstance(event, StepCompleted) and (event.step, event.epoch) == (
         head.last_step,
         head.last_epoch,
@@ -80,6 +84,20 @@ def after_end(now: Moment, stub: Stub, event: RunEvent) -> tuple[Ruling, bool]:
     return refused("run_ended", f"the run has ended: {head.state}"), False
 
 
+def _resolved(stub: Stub, event: EffectConfirmed) -> tuple[Ruling, bool]:
+    """What was unknown at the end, or intended after it, is known from now on."""
+    head = stub.head
+    mark = effect_mark(event.step, event.effect, event.occurrence)
+    if mark not in head.unknown:
+        return superseded("run_ended"), False
+    stub.head = msgspec.structs.replace(
+        head,
+        unknown=tuple(other for other in head.unknown if other != mark),
+        effects_unknown=head.effects_unknown - 1,
+    )
+    return superseded("run_ended"), True
+
+
 def _stray(now: Moment, stub: Stub, event: EffectIntended) -> tuple[Ruling, bool]:
     """Something may be done to the outside world for a run that is over: a person is told."""
     head = stub.head
@@ -88,8 +106,16 @@ def _stray(now: Moment, stub: Stub, event: EffectIntended) -> tuple[Ruling, bool
         name = sha256(name.encode()).hexdigest()
     if name in head.strays:
         return superseded("run_ended"), False
-    strays = (*head.strays, name)[-_STRAYS_MAX:]
-    stub.head = msgspec.structs.replace(head, strays=strays)
+    unknown, mark = head.unknown, effect_mark(event.step, event.effect, event.occurrence)
+    fresh = mark not in unknown
+    if fresh and len(unknown) < UNKNOWN_MAX:
+        unknown = (*unknown, mark)
+    stub.head = msgspec.structs.replace(
+        head,
+        strays=(*head.strays, name)[-_STRAYS_MAX:],
+        unknown=unknown,
+        effects_unknown=head.effects_unknown + fresh,
+    )
     escalation = Escalation(
         escalation_id=f"{stub.id}#after:{name}",
         run_id=stub.id,

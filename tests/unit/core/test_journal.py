@@ -206,3 +206,58 @@ def test_the_journal_is_bounded_and_its_pages_are_small() -> None:
     log.put(intent(occurrence=40))
     assert log.outcomes == [Outcome.REFUSED]
     assert_restores(log)
+
+
+def ended(*occurrences: int) -> Log:
+    """A run that was cancelled while these effects were unknown."""
+    log = running()
+    for occurrence in occurrences:
+        log.put(intent(occurrence=occurrence))
+    log.put(RunCancelled(run_id="r", request_id="c"))
+    assert view(log).effects_unknown == len(occurrences)
+    return log
+
+
+def test_a_confirmation_after_the_end_resolves_what_was_unknown_once() -> None:
+    log = ended(0, 1)
+    for _ in range(2):
+        out = log.put(confirm(occurrence=1))
+        assert log.outcomes == [Outcome.SUPERSEDED]
+        assert [t.reason for t in transitions(out)] == ["run_ended"]
+        assert view(log).effects_unknown == 1
+        assert_restores(log)
+    log.put(confirm(occurrence=7))
+    assert view(log).effects_unknown == 1, "it was never intended"
+    log.put(confirm(occurrence=0))
+    assert view(log).effects_unknown == 0
+
+
+def test_an_intent_after_the_end_is_unknown_until_it_is_confirmed() -> None:
+    log = ended(0)
+    log.put(intent(occurrence=0))
+    assert view(log).effects_unknown == 1, "a repeat of what the journal had"
+    for _ in range(2):
+        log.put(intent(occurrence=1))
+        assert view(log).effects_unknown == 2
+    log.put(confirm(occurrence=1))
+    assert view(log).effects_unknown == 1
+    log.put(intent(occurrence=1))
+    assert view(log).effects_unknown == 1, "a repeat of what is known by now"
+    assert_restores(log)
+
+
+def test_the_stub_is_written_when_a_confirmation_changes_it() -> None:
+    log = ended(0)
+    log.partition.capture()
+    log.put(confirm())
+    assert any(key == b"rr" for key, _ in log.partition.capture())
+    log.put(confirm())
+    assert not any(key == b"rr" for key, _ in log.partition.capture())
+
+
+def test_what_a_stub_keeps_of_unknown_effects_is_bounded() -> None:
+    log = ended(*range(400))
+    assert max(len(v) for k, v in log.partition.parts().items() if k[:1] == b"r") < 8_192
+    for occurrence in range(400):
+        log.put(confirm(occurrence=occurrence))
+    assert view(log).effects_unknown == 400 - 256, "the others may have happened, for all we know"
