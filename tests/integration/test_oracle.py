@@ -238,7 +238,6 @@ def suspected(lab: Lab, worker: str) -> bool:
         ("slow", "freeze", ""),
         ("early_checkpoint", "kill", "P3: gap"),
         ("eager_marks", "kill", "P3: gap"),
-        ("no_fence", "freeze", "P2: "),
     ],
 )
 def test_the_oracle_has_teeth(

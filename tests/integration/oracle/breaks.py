@@ -6,13 +6,11 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import Callable
 
 from dalsegno.streams.core.sequence import Sequence
 from dalsegno.streams.engine.fence import Entries, FencedProducer, Place
 from dalsegno.streams.engine.outputs import Channel, Outputs
-from dalsegno.streams.engine.settings import EngineSettings
 
 _LATE_S = 0.4
 
@@ -59,17 +57,6 @@ def eager_marks() -> None:
     Outputs._is_repeat = is_repeat  # type: ignore[method-assign]
 
 
-def no_fence() -> None:
-    """Every owner has a transactional id of its own: nobody is fenced."""
-    slow()
-    made = FencedProducer.__init__
-
-    def init(self: FencedProducer, settings: EngineSettings, transactional_id: str) -> None:
-        made(self, settings, f"{transactional_id}-{secrets.token_hex(4)}")
-
-    FencedProducer.__init__ = init  # type: ignore[method-assign]
-
-
 BREAKS: dict[str, Callable[[], None]] = {
-    each.__name__: each for each in (slow, early_checkpoint, eager_marks, no_fence)
+    each.__name__: each for each in (slow, early_checkpoint, eager_marks)
 }
