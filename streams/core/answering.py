@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dalsegno.schemas.outputs import Answer, AnswerType, Outcome, RunState
 from dalsegno.streams.core.actions import Reply
+from dalsegno.streams.core.bounds import words
 from dalsegno.streams.core.moment import Moment, Ruling
+from dalsegno.streams.core.names import DETAIL_CHARS_MAX
 
 CHANNEL = "control"
 
@@ -52,12 +54,13 @@ def tell(
         reply_to=reply_to,
         run_id=run_id,
         answer=answer,
-        step=step,
+        step=words(step),
         epoch=epoch,
         kind=kind,
         # A member of an enum of ours would not encode: the contract's reason is plain text.
-        reason=str(reason),
-        detail=detail,
+        # Short, as a context beside it may be as large as the policy lets it be.
+        reason=str(reason)[:DETAIL_CHARS_MAX],
+        detail=words(detail),
         current_epoch=current_epoch,
         run_state=run_state,
         run_version=run_version,

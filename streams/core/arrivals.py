@@ -13,6 +13,7 @@ from dalsegno.schemas.outputs import DeadLetter, Outcome, RunState, Transition
 from dalsegno.streams.core import tags
 from dalsegno.streams.core.actions import Audit, PutAside
 from dalsegno.streams.core.answering import answer_type, tell
+from dalsegno.streams.core.bounds import fitting
 from dalsegno.streams.core.moment import Moment, Ruling, duplicate, refused
 from dalsegno.streams.core.names import DETAIL_CHARS_MAX, ID_CHARS_MAX, name_fault
 from dalsegno.streams.core.record import Record
@@ -193,14 +194,14 @@ class Arrivals:
         """A refused start leaves a stub that says why; what waited for it is refused too."""
         self.counts[Outcome.REFUSED] += 1
         self._answer(event, ruling)
-        self._audit(event, ruling, None, 0)
         if not keep:
             return
+        self._audit(event, ruling, None, 0)
         head = StubHead(
             until_ms=self._now.log_ms + self._now.policy.stub_keep_ms,
             refusal=ruling.reason,
             detail=ruling.detail[:DETAIL_CHARS_MAX],
-            flow=event.flow,
+            flow=event.flow[:ID_CHARS_MAX],
             flow_version=event.flow_version,
         )
         refused_stub = Stub(event.run_id, head)
@@ -292,9 +293,10 @@ class Arrivals:
             offset=record.offset,
             at_ms=record.at_ms,
             reason=reason,
-            detail=detail,
-            run_id=run_id,
-            kind=getattr(event, "kind", "") or type(event).__name__,
+            # The record itself may be as large as its topic takes; what is added is little.
+            detail=detail[:DETAIL_CHARS_MAX],
+            run_id=run_id[:ID_CHARS_MAX],
+            kind=(getattr(event, "kind", "") or type(event).__name__)[:ID_CHARS_MAX],
         )
         self._now.outbox.put(
             _DEAD_LETTERS, PutAside(letter, record.key, record.value, record.headers)
@@ -342,7 +344,7 @@ class Arrivals:
             actor=event.source,
             detail=ruling.detail,
         )
-        self._now.outbox.put(_TRANSITIONS, Audit(transition))
+        self._now.outbox.put(_TRANSITIONS, Audit(fitting(transition)))
 
 
 def unpack_event(held: Waiting) -> RunEvent:
@@ -353,6 +355,6 @@ def unpack_event(held: Waiting) -> RunEvent:
 
 def _trace(record: Record) -> str:
     for name, value in record.headers:
-        if name == "traceparent":
+        if name == "traceparent" and len(value) <= ID_CHARS_MAX:
             return value.decode("ascii", "replace")
     return ""

@@ -70,11 +70,12 @@ def pack_diff(
         [(what, path, how)] = entries
         if what != "removed":
             item = pack(pointer(path)) + how
-            return (
-                _ONE_ADDED + item + _ONE_ADDED_END
-                if what == "added"
-                else (_ONE_CHANGED + item + _ONE_CHANGED_END)
-            )
+            if len(item) <= DIFF_BYTES_MAX:
+                return (
+                    _ONE_ADDED + item + _ONE_ADDED_END
+                    if what == "added"
+                    else (_ONE_CHANGED + item + _ONE_CHANGED_END)
+                )
     merged: dict[str, tuple[What | None, bytes, Path, bool]] = {}
     for done, full, told in entries:
         secret = bool(full) and full[0] in secrets

@@ -8,6 +8,8 @@ from typing import Final
 from dalsegno.schemas.outputs import EffectStatus, Handoff, JournalEntry, RunState
 from dalsegno.schemas.plan import UnknownPolicy
 from dalsegno.streams.core.actions import Dispatch
+from dalsegno.streams.core.bounds import entry_bytes, utf8_bytes
+from dalsegno.streams.core.context_errors import MissingFields
 from dalsegno.streams.core.draft import Draft
 from dalsegno.streams.core.effects import recovery_key
 from dalsegno.streams.core.escalating import ask, ask_for_fields
@@ -16,9 +18,11 @@ from dalsegno.streams.core.run_table import FINAL_RUNS
 from dalsegno.streams.core.runstate import ASKING, BACKING, BLOCKED, FLYING, GOING
 from dalsegno.streams.core.step_table import DISPATCHED, READY
 
-# What a handoff holds beside its inputs, effects and save: names, numbers, framing.
+# What a handoff holds beside its inputs, effects and save: names, numbers, framing. Where these are
+# longer, the room between the policy's `dispatch_bytes_max` and what a topic takes is enough.
 _FRAME_BYTES: Final = 512
-_ENTRY_BYTES: Final = 64
+# Names of fields up to this many are part of the frame.
+_FEW_FIELDS: Final = 32
 # An empty MessagePack map.
 _NO_INPUTS: Final = b"\x80"
 _PEOPLE: Final = frozenset({"person", "information"})
@@ -69,18 +73,19 @@ def _give_out(draft: Draft, place: int, row: StepRow) -> int:
     run = draft.run
     inputs = _NO_INPUTS
     if step.reads:
-        context = draft.context
-        missing = context.missing(step.reads)
-        if missing:
-            ask_for_fields(draft, place, row, missing, reason="missing_field")
+        try:
+            inputs = draft.context.pack(step.reads)
+        except MissingFields as error:
+            ask_for_fields(draft, place, row, error.fields, reason="missing_field")
             return 0
-        inputs = context.pack(step.reads)
     effects: tuple[JournalEntry, ...] = ()
-    size = _FRAME_BYTES + len(inputs) + len(step.goal)
+    size = _FRAME_BYTES + len(inputs) + utf8_bytes(step.goal)
+    if len(step.writes) + len(step.may_write) > _FEW_FIELDS:
+        size += sum(map(utf8_bytes, step.writes + step.may_write))
     if run.journal is not None and (journal := run.journal.get(place)) is not None:
         effects = tuple(effect.entry for effect in journal.effects)
         for entry in effects:
-            size += _ENTRY_BYTES + len(entry.effect) + len(entry.key) + len(entry.result)
+            size += entry_bytes(entry)
         if step.unknown is UnknownPolicy.PERSON and any(
             entry.status is EffectStatus.UNKNOWN for entry in effects
         ):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
+
 import msgspec
 
-from dalsegno.schemas.outputs import Escalation, JournalEntry
+from dalsegno.schemas.outputs import EffectStatus, Escalation, JournalEntry
 from dalsegno.streams.core.actions import Escalate
+from dalsegno.streams.core.bounds import entry_bytes, words
 from dalsegno.streams.core.draft import Draft
 from dalsegno.streams.core.names import DETAIL_CHARS_MAX, name_fault
 from dalsegno.streams.core.rows import NO_PAST, StepRow
@@ -14,10 +17,8 @@ from dalsegno.streams.core.step_table import ESCALATED, MISSING_INFO
 CHANNEL = "escalations"
 # Fields that one step can ask for at a time.
 MISSING_MAX = 64
-# What a person is shown of a failure's own words.
-_WORDS_CHARS_MAX = 16_384
-# Results of effects beyond it are left out of an escalation: their entries stay.
-_RESULTS_BYTES_MAX = 262_144
+# Results of effects beyond it are left out of an escalation; then entries beyond it, and counted.
+_EFFECTS_BYTES_MAX = 262_144
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -126,7 +127,10 @@ def _publish(
     if answer_by is None:
         answer_by = now.log_ms + now.policy.person_wait_ms
     step = None if place is None else draft.steps[place]
-    effects = () if place is None else _shown(draft, place)
+    effects, hidden = ((), 0) if place is None else _shown(draft, place)
+    message = words(failure.message or asked.detail)
+    if hidden:
+        message = f"{message} ({hidden} more effects are in its journal)"
     reads = () if step is None else step.reads
     escalation = Escalation(
         # Derived, and different from all others of the run.
@@ -141,10 +145,10 @@ def _publish(
         reason=str(asked.reason),
         failure_type=str(failure.type),
         error_class=failure.error_class[:DETAIL_CHARS_MAX],
-        message=(failure.message or asked.detail)[:_WORDS_CHARS_MAX],
+        message=message,
         missing_fields=_askable(failure.missing),
-        advice=failure.advice[:_WORDS_CHARS_MAX],
-        goal="" if step is None else step.goal,
+        advice=words(failure.advice),
+        goal="" if step is None else words(step.goal),
         attempts=0 if row is None else row.failures,
         infra_attempts=0 if row is None else row.infra,
         at_ms=now.log_ms,
@@ -158,12 +162,19 @@ def _publish(
     return answer_by
 
 
-def _shown(draft: Draft, place: int) -> tuple[JournalEntry, ...]:
-    """The step's journal, without the results when they would not fit beside the rest."""
+def _shown(draft: Draft, place: int) -> tuple[tuple[JournalEntry, ...], int]:
+    """The step's journal as far as it fits beside the rest, and how many entries do not.
+
+    Results go first. Of entries those whose outcome is unknown stay longest.
+    """
     entries = [effect.entry for effect in draft.journal(place).effects]
-    if sum(len(entry.result) for entry in entries) > _RESULTS_BYTES_MAX:
-        entries = [msgspec.structs.replace(entry, result=b"") for entry in entries]
-    return tuple(entries)
+    if sum(map(entry_bytes, entries)) <= _EFFECTS_BYTES_MAX:
+        return tuple(entries), 0
+    entries = [msgspec.structs.replace(entry, result=b"") for entry in entries]
+    entries.sort(key=lambda entry: entry.status is EffectStatus.CONFIRMED)
+    sizes = accumulate(map(entry_bytes, entries))
+    kept = sum(size <= _EFFECTS_BYTES_MAX for size in sizes)
+    return tuple(entries[:kept]), len(entries) - kept
 
 
 def _askable(missing: tuple[str, ...]) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from dalsegno.schemas.events import RunStarted
 from dalsegno.schemas.outputs import RunState
 from dalsegno.streams.core.context import Context, ContextError
 from dalsegno.streams.core.moment import Moment, Ruling, refused
+from dalsegno.streams.core.names import ID_CHARS_MAX
 from dalsegno.streams.core.plan import PlanRefused
 from dalsegno.streams.core.plan_store import PlanEntry
 from dalsegno.streams.core.runstate import IDLE, Run, RunHead
@@ -48,6 +49,9 @@ def begin(now: Moment, event: RunStarted, trace: str) -> Run | Ruling:
     """A new run, none of whose steps is ready yet; or why it is refused."""
     if event.ttl_ms <= 0:
         return refused("bad_ttl", f"a time to live of {event.ttl_ms} ms")
+    for name in (event.flow, event.context_schema):
+        if len(name) > ID_CHARS_MAX:
+            return refused("bad_flow", f"a name of {len(name)} characters, {ID_CHARS_MAX} may be")
     try:
         entry, source = now.plans.compiled(event.plan, now.policy, event.ttl_ms)
         context = Context.create(event.context, now.policy)

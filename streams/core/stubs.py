@@ -17,6 +17,7 @@ from dalsegno.schemas.events import (
 )
 from dalsegno.schemas.outputs import Escalation
 from dalsegno.streams.core.actions import Escalate
+from dalsegno.streams.core.bounds import words
 from dalsegno.streams.core.effects import effect_mark
 from dalsegno.streams.core.moment import (
     Moment,
@@ -121,13 +122,15 @@ def _stray(now: Moment, stub: Stub, event: EffectIntended) -> tuple[Ruling, bool
         run_id=stub.id,
         flow=head.flow,
         flow_version=head.flow_version,
-        step=event.step,
+        step=words(event.step),
         epoch=event.epoch,
         asked="notice",
         reason="effect_after_end",
         failure_type="",
         error_class="",
-        message=f"effect {event.effect!r} was intended after the run had ended ({head.state})",
+        message=words(
+            f"after the run had ended ({head.state}), effect {event.effect!r} was intended"
+        ),
         missing_fields=(),
         advice="",
         goal="",

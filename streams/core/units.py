@@ -9,6 +9,7 @@ from dalsegno.schemas.events import RunCancelled, RunEvent, RunStarted
 from dalsegno.schemas.outputs import AnswerType, Outcome, RunState, Transition
 from dalsegno.streams.core.actions import Audit
 from dalsegno.streams.core.answering import answer_type, tell
+from dalsegno.streams.core.bounds import CHANGES_SURE, WORDS_CHARS_MAX, fitting
 from dalsegno.streams.core.deadlines import (
     first_live,
     first_log,
@@ -169,6 +170,12 @@ class Units:
             detail=ruling.detail,
             diff=diff,
         )
+        if (
+            len(transition.changes) > CHANGES_SURE
+            or len(actor) + len(step) + len(transition.reason) + len(transition.detail)
+            > WORDS_CHARS_MAX
+        ):
+            transition = fitting(transition)
         now.outbox.put(_TRANSITIONS, Audit(transition))
         now.flying += self._runs.adopt(draft)
         if stub is not None:
@@ -183,27 +190,23 @@ class Units:
         if ruling.outcome is Outcome.DUPLICATE:
             return
         step, epoch = step_and_epoch(event)
-        self._now.outbox.put(
-            _TRANSITIONS,
-            Audit(
-                Transition(
-                    run_id=run.id,
-                    cause=cause,
-                    cause_offset=self._now.offset,
-                    at_ms=self._now.log_ms,
-                    outcome=ruling.outcome,
-                    reason=ruling.reason,
-                    run_version_before=head.run_version,
-                    run_version_after=head.run_version,
-                    run_state_before=head.state,
-                    run_state_after=head.state,
-                    step=step,
-                    epoch=epoch,
-                    actor=event.source,
-                    detail=ruling.detail,
-                )
-            ),
+        transition = Transition(
+            run_id=run.id,
+            cause=cause,
+            cause_offset=self._now.offset,
+            at_ms=self._now.log_ms,
+            outcome=ruling.outcome,
+            reason=ruling.reason,
+            run_version_before=head.run_version,
+            run_version_after=head.run_version,
+            run_state_before=head.state,
+            run_state_after=head.state,
+            step=step,
+            epoch=epoch,
+            actor=event.source,
+            detail=ruling.detail,
         )
+        self._now.outbox.put(_TRANSITIONS, Audit(fitting(transition)))
 
     def _answer(self, run: Run, event: RunEvent | RunControl, ruling: Ruling, cause: str) -> None:
         if not isinstance(event, RunEvent) or not event.reply_to:

@@ -15,6 +15,9 @@ from dalsegno.streams.core.query import RunView, StepView
 from dalsegno.streams.core.record import Record, Unreadable
 
 START_MS = 1_700_000_000_000
+# What every topic takes as one record, at least.
+OUTPUT_BYTES_MAX = 1_048_588
+_FRAMING_BYTES = 512
 
 pack = msgspec.msgpack.encode
 
@@ -90,7 +93,9 @@ class Log:
         out = self.partition.apply(record)
         self.outputs += out
         for output in out:
-            encode(body(output))  # strict: what the fold puts out must have a place on the wire
+            # Strict: what the fold puts out must have a place on the wire.
+            size = len(encode(body(output))) + len(run_id.encode()) + _FRAMING_BYTES
+            assert size <= OUTPUT_BYTES_MAX, f"{output.action.channel}: {size} bytes"
         after = self.partition.counts
         self.outcomes = [name for name in after for _ in range(after[name] - before[name])]
         assert self.partition.delivered == len(self.records), "P1: every record has one outcome"

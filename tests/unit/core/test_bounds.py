@@ -9,6 +9,7 @@ from tests.unit.core.log import (
     answers,
     assert_restores,
     chain,
+    dead_letters,
     escalations,
     plan_of,
     row,
@@ -27,11 +28,14 @@ from dalsegno.schemas.events import (
     RiskFlagged,
     RunCancelled,
     RunResumed,
+    RunStarted,
     StepFailed,
 )
 from dalsegno.schemas.outputs import Outcome
+from dalsegno.streams.core.actions import Dispatch
 from dalsegno.streams.core.effects import effect_key, recovery_key
 from dalsegno.streams.core.partition import Partition
+from dalsegno.streams.core.record import Unreadable
 
 # What one record of the events topic, and of the changelog, may hold.
 MESSAGE = 1_000_000
@@ -215,3 +219,133 @@ def test_a_quarantined_run_whose_clock_stood_still_has_a_deadline(
     monkeypatch.undo()
     assert view(log).state == "quarantined"
     assert log.partition.next_log_deadline_ms == log.now_ms + 60_000
+
+
+# The longest name that a step may have, in bytes.
+LONG = "\N{MUSICAL SYMBOL G CLEF}" * 120
+
+
+def test_a_start_and_a_cancel_of_ten_thousand_steps() -> None:
+    log = Log()
+    log.start(plan_of(*(step(f"{i}{LONG}") for i in range(10_000))), reply_to="me")
+    assert log.outcomes == [Outcome.APPLIED]
+    (start,) = transitions(log.outputs)
+    assert 100 < len(start.changes) < 10_000
+    assert start.detail == f"{10_000 - len(start.changes)} more steps changed their state"
+    for i in range(1_000):
+        log.began(f"{i}{LONG}", reply_to="w")
+    out = log.put(RunCancelled(run_id="r", request_id="q", reason="w" * MESSAGE, reply_to="me"))
+    assert view(log).state == "cancelled"
+    assert len(answers(out)) == 1_000 + 2
+    (end,) = transitions(out)
+    assert len(end.reason) < 20_000
+
+
+def test_many_steps_with_short_names_are_all_told() -> None:
+    log = Log()
+    log.start(plan_of(step("first"), *(step(f"s{i}", needs=("first",)) for i in range(9_999))))
+    log.began("first")
+    (end,) = transitions(log.done("first", ops=[]))
+    assert (len(end.changes), end.detail) == (10_000, "")
+
+
+def test_words_of_others_in_transitions_and_answers() -> None:
+    log = wide(2)
+    log.began("s0")
+    log.began("s1")
+    events = (
+        StepFailed(
+            run_id="r", step="s" * MESSAGE, epoch=1, failure_type=FailureType.TRANSIENT,
+            reply_to="me",
+        ),
+        StepFailed(
+            run_id="r", step="s0", epoch=1, failure_type=FailureType.PERMANENT,
+            source="\N{MUSICAL SYMBOL G CLEF}" * 250_000,
+        ),
+        StepFailed(
+            run_id="r", step="s1", epoch=2, failure_type=FailureType.PERMANENT,
+            source="x" * MESSAGE,
+        ),
+        InformationSupplied(
+            run_id="r", information_id="i", origin="o", reply_to="me",
+            ops=msgspec.msgpack.encode([["cat", ["x" * MESSAGE], "y"]]),
+        ),
+        RunCancelled(run_id="r", request_id="q", reason="w" * MESSAGE),
+        EffectIntended(
+            run_id="r", step="s" * MESSAGE, epoch=1, effect="e" * MESSAGE, occurrence=0, key="k"
+        ),
+        RunResumed(run_id="r", request_id="q", source="x" * MESSAGE),
+    )  # fmt: skip
+    for event in events:
+        log.put(event)
+    # The id of a run is the key as well.
+    log.start(plan_of(step("s0")), run_id="x" * (MESSAGE // 2), reply_to="me")
+    log.start(plan_of(step("s0")), run_id="y", flow="f" * MESSAGE, reply_to="me")
+    assert log.outcomes == [Outcome.REFUSED]
+    log.start(plan_of(step("s0")), run_id="y", context_schema="f" * MESSAGE, reply_to="me")
+    assert log.outcomes == [Outcome.REFUSED]
+
+
+def test_a_trace_that_is_none_is_left_out() -> None:
+    log = Log()
+    headers = (("traceparent", b"x" * MESSAGE),)
+    start = RunStarted(
+        run_id="r", flow="f", flow_version=1, plan=plan_of(step("s0")), context=b"\x80"
+    )
+    out = log.put(start, headers=headers)
+    (trace,) = [o.action.trace for o in out if isinstance(o.action, Dispatch)]
+    assert trace == ""
+
+
+def test_an_end_with_a_large_context_and_many_words() -> None:
+    log = Log()
+    text = "x" * 900_000
+    log.policy(inline_bytes_max=MESSAGE)
+    log.start(plan_of(step("s0")), reply_to="me", context={"f": text})
+    out = log.put(RunCancelled(run_id="r", request_id="q", reason="\N{EURO SIGN}" * 300_000))
+    (end,) = answers(out)
+    assert msgspec.msgpack.decode(end.context) == {"f": text}
+
+
+def test_a_diff_whose_only_path_is_long() -> None:
+    log = wide(1)
+    for number, path in enumerate((["f", "k" * 400_000], ["f"])):
+        ops = msgspec.msgpack.encode([["set", ["f"], {}], ["set", path, 1]])
+        if number:
+            ops = msgspec.msgpack.encode([["set", ["f", "q" * 400_000], 1]])
+        log.put(InformationSupplied(run_id="r", information_id=str(number), ops=ops, origin="o"))
+        assert log.outcomes == [Outcome.APPLIED]
+        diff = transitions(log.outputs)[-1].diff
+        assert len(diff) < 40_000
+    assert msgspec.msgpack.decode(diff)["more"] == 1
+
+
+def test_a_handoff_counts_every_byte_that_others_chose() -> None:
+    for fields in (
+        {"goal": "\N{EURO SIGN}" * 400_000},
+        {"may_write": tuple(f"{i}{LONG}" for i in range(2_400))},
+    ):
+        log = Log()
+        log.start(plan_of(step("s0", **fields)))
+        assert row(log, "s0").reason == "handoff_too_large"
+    log = wide(1)
+    log.began("s0")
+    for i in range(40):
+        name = f"{i}" + "\N{EURO SIGN}" * 10_000
+        key = effect_key(recovery_key("r", "s0"), name, 0)
+        event = EffectIntended(run_id="r", step="s0", epoch=1, effect=name, occurrence=0, key=key)
+        log.put(event)
+        assert log.outcomes == [Outcome.APPLIED]
+    log.put(StepFailed(run_id="r", step="s0", epoch=1, failure_type=FailureType.TRANSIENT))
+    log.tick(5)
+    assert row(log, "s0").reason == "handoff_too_large"
+    asked = escalations(log.outputs)[-1]
+    assert 0 < len(asked.effects) < 40
+    assert f"{40 - len(asked.effects)} more effects" in asked.message
+
+
+def test_dead_letters_are_the_record_and_little_more() -> None:
+    log = Log()
+    event = Unreadable("bad_body", "d" * MESSAGE, run_id="x" * MESSAGE, kind="k" * MESSAGE)
+    (letter,) = dead_letters(log.put(event))
+    assert len(msgspec.msgpack.encode(letter.letter)) < 8_192
