@@ -29,7 +29,10 @@ class Clock:
 
     def live_now_ms(self, cap_ms: int) -> int:
         """What live time would be if a tick came now: deadlines count from it, so none is early."""
-        return self.live_ms + min(cap_ms, max(0, self.log_ms - self.anchor_ms))
+        passed_ms = self.log_ms - self.anchor_ms
+        if passed_ms <= 0:
+            return self.live_ms
+        return self.live_ms + (min(cap_ms, passed_ms))
 
     def take_off(self) -> None:
         """The first attempt is in flight again: what passed before does not count."""

@@ -44,7 +44,8 @@ def step_completed(draft: Draft, event: StepCompleted) -> Ruling:
         route(draft, place, row, failure)
         return Ruling(Outcome.APPLIED, failure.error_class, failure.message, failed=True)
     _complete(draft, place, row)
-    raise_flags(draft, event.risk_flags)
+    if event.risk_flags:
+        raise_flags(draft, event.risk_flags)
     if draft.head.missing and draft.change is not None:
         recheck_missing(draft, draft.change.changed)
     return APPLIED

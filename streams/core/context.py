@@ -139,6 +139,11 @@ class Context(View):
         self._settle()
         return self._store.parts()
 
+    def part_keys(self) -> list[bytes]:
+        """Keys of all parts, and of those that have gone since the last `drain_dirty`, sorted."""
+        self._settle()
+        return self._store.part_keys()
+
     def drain_dirty(self) -> list[tuple[bytes, bytes | None]]:
         """Parts that changed since the last call, sorted by key; None for one that is gone."""
         self._settle()

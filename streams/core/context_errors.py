@@ -7,10 +7,13 @@ from collections.abc import Iterable
 
 def pointer(path: Iterable[str | int]) -> str:
     """A path as text (JSON Pointer, RFC 6901): `["a", 0, "b/c"]` is `/a/0/b~1c`, the root ``."""
-    return "".join(
-        "/" + (part.replace("~", "~0").replace("/", "~1") if isinstance(part, str) else str(part))
-        for part in path
-    )
+    text = ""
+    for part in path:
+        name = part if isinstance(part, str) else str(part)
+        if "~" in name or "/" in name:
+            name = name.replace("~", "~0").replace("/", "~1")
+        text += "/" + name
+    return text
 
 
 class ContextError(Exception):

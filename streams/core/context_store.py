@@ -139,6 +139,10 @@ class Store:
             found.append((key, part))
         return found
 
+    def part_keys(self) -> list[bytes]:
+        """Keys of all parts, and of those that have gone since the last `drain_dirty`, sorted."""
+        return sorted({*self._keys(), *(self._dirty or ())})
+
     def drain_dirty(self) -> list[tuple[bytes, bytes | None]]:
         """Parts that changed since the last call, sorted by key; None for one that is gone."""
         if self._dirty is None:

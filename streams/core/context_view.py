@@ -30,9 +30,10 @@ class View:
 
     def missing(self, fields: Iterable[str]) -> tuple[str, ...]:
         """Those of `fields` that are not there, in their order."""
+        get = self.get
         absent: tuple[str, ...] = ()
         for field in fields:
-            if self.get(field) is None:
+            if get(field) is None:
                 absent = (*absent, field)
         return absent
 
@@ -44,11 +45,11 @@ class View:
         names = self.names() if fields is None else list(dict.fromkeys(fields))
         parts = [map_header(len(names))]
         for name in names:
-            packed = self.packed(name)
-            if packed is None:
+            state = self.get(name)
+            if state is None:
                 raise MissingFields(self.missing(names))
             parts.append(pack(name))
-            parts.append(packed)
+            parts.append(state.pack() if isinstance(state, Field) else state)
         return b"".join(parts)
 
     def values_digest(self, fields: Iterable[str]) -> bytes:

@@ -100,7 +100,10 @@ class Partition:
         if type(event) is ClockTick and self._controls.fresh(event):
             clock.tick(now.policy.live_cap_ms)
         runs = self._runs
-        if runs.log_timers.passed(clock.log_ms) or runs.live_timers.passed(clock.live_ms):
+        if (
+            clock.log_ms >= runs.log_timers.soonest_ms
+            or clock.live_ms >= runs.live_timers.soonest_ms
+        ):
             self._fire()
         if isinstance(event, RunEvent):
             self._arrivals.run_event(record, event)
@@ -118,12 +121,12 @@ class Partition:
         """Fires all deadlines that have passed. Each unit moves its deadline on, so this ends."""
         log, live, clock = self._runs.log_timers, self._runs.live_timers, self._now.clock
         while True:
-            if log.passed(clock.log_ms):
+            if clock.log_ms >= log.soonest_ms:
                 due = log.next()
                 if due is not None and due[0] <= clock.log_ms:
                     self._fire_one(due[1], live=False)
                     continue
-            if not live.passed(clock.live_ms):
+            if clock.live_ms < live.soonest_ms:
                 return
             due = live.next()
             if due is None or due[0] > clock.live_ms:

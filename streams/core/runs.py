@@ -11,7 +11,7 @@ from dalsegno.streams.core.attempt import Attempt
 from dalsegno.streams.core.deadlines import refresh
 from dalsegno.streams.core.draft import Draft
 from dalsegno.streams.core.plan_store import PlanStore
-from dalsegno.streams.core.runstate import NEVER, Run, Stub, aloft
+from dalsegno.streams.core.runstate import FLYING, NEVER, Run, Stub, aloft
 from dalsegno.streams.core.sequence import Sequence
 from dalsegno.streams.core.state_codec import (
     KIND_RUN,
@@ -25,6 +25,7 @@ from dalsegno.streams.core.state_codec import (
     pack_stub,
     pack_waiting,
     part_key,
+    part_keys,
     read_prefix,
     run_part,
     unpack_run,
@@ -147,13 +148,11 @@ class Runs:
         dirty = self._dirty.pop(run.id, None) or ()
         if not run.kept:
             return
-        for key, _ in all_parts(run):
+        for key in part_keys(run):
             self._gone[key] = None
         for tag in sorted(dirty):
             if tag != tags.ALL_CONTEXT:
                 self._gone[part_key(run.id, tag)] = None
-        for tail, _ in run.context.drain_dirty():
-            self._gone[b"c" + run.id.encode() + b"\0" + tail] = None
 
     def _forget(self, stub: Stub) -> None:
         if stub.head.plan_digest:
@@ -182,7 +181,7 @@ class Runs:
     def adopt(self, draft: Draft) -> int:
         """Adopts a unit's draft, notes what changed; returns the change of attempts in flight."""
         run = draft.run
-        was = aloft(run.head)
+        before = run.head
         run_id = run.id
         if draft.entry is not run.entry:
             self._plans.hold(draft.entry)
@@ -207,7 +206,11 @@ class Runs:
             self.log_timers.changed(run_id, run.log_due)
         if run.live_due < live_due:
             self.live_timers.changed(run_id, run.live_due)
-        return aloft(run.head) - was
+        head = run.head
+        if head.state is before.state:
+            # The most frequent case; of a run that nobody follows the tally does not change.
+            return head.tally[FLYING] - before.tally[FLYING]
+        return aloft(head) - aloft(before)
 
     def remember(self, run: Run, request: str, refusal: tuple[str, str]) -> None:
         """A one-shot request was refused, for this reason and detail: a repeat hears the same."""

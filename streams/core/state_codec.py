@@ -20,7 +20,9 @@ state alone.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from itertools import islice
+from operator import is_not
 from typing import Final
 
 import msgspec
@@ -169,27 +171,40 @@ def pack_waiting(waiting: list[Waiting]) -> bytes:
     return _encode(waiting)
 
 
+def _tags_of(run: Run) -> Iterator[int]:
+    """Tags of the parts that a run may have, without the context's, in order of their keys."""
+    for step, journal in sorted((run.journal or {}).items()):
+        for page in range(-(-len(journal.effects) // PAGE_EFFECTS)):
+            yield tags.EFFECTS << tags.SHIFT | step << 16 | page
+    for first in range(0, len(run.seen or ()), PAGE_IDS):
+        yield tags.IDS << tags.SHIFT | (run.head.seen_from + first) // PAGE_IDS
+    rows, fresh = run.rows, run.entry.rows
+    for page in range(-(-len(rows) // PAGE_STEPS)):
+        first = page * PAGE_STEPS
+        if any(map(is_not, rows[first : first + PAGE_STEPS], fresh[first : first + PAGE_STEPS])):
+            yield tags.PAGE << tags.SHIFT | page
+    for step in sorted(run.saves or ()):
+        yield tags.SAVE << tags.SHIFT | step
+    if run.waiting:
+        yield tags.ALL_WAITING
+
+
 def all_parts(run: Run) -> list[tuple[bytes, bytes]]:
     """Every part of a run but its header, in order of their keys."""
-    name = run.id.encode() + b"\0"
-    parts = [(b"c" + name + tail, value) for tail, value in run.context.parts()]
-    for step, journal in sorted((run.journal or {}).items()):
-        parts += [
-            (b"j" + name + _U16_2.pack(step, page), pack_effects(journal, page))
-            for page in range(-(-len(journal.effects) // PAGE_EFFECTS))
-        ]
-    for first in range(0, len(run.seen or ()), PAGE_IDS):
-        page = (run.head.seen_from + first) // PAGE_IDS
-        parts.append((b"o" + name + _U16.pack(page), pack_ids(run, page) or b""))
-    for page in range(-(-len(run.rows) // PAGE_STEPS)):
-        value = pack_page(run, page)
+    name = b"c" + run.id.encode() + b"\0"
+    parts = [(name + tail, value) for tail, value in run.context.parts()]
+    for tag in _tags_of(run):
+        key, value = run_part(run, tag)
         if value is not None:
-            parts.append((b"s" + name + _U16.pack(page), value))
-    for step, save in sorted((run.saves or {}).items()):
-        parts.append((b"v" + name + _U16.pack(step), save))
-    if run.waiting:
-        parts.append((b"w" + name, pack_waiting(run.waiting)))
+            parts.append((key, value))
     return parts
+
+
+def part_keys(run: Run) -> list[bytes]:
+    """Keys of all parts of a run but its header: those there are, those that have just gone."""
+    name = b"c" + run.id.encode() + b"\0"
+    keys = [name + tail for tail in run.context.part_keys()]
+    return keys + [part_key(run.id, tag) for tag in _tags_of(run)]
 
 
 def part_key(run_id: str, tag: int) -> bytes:
