@@ -20,6 +20,8 @@ from aiokafka.errors import (
 )
 from aiokafka.structs import ConsumerRecord
 
+from dalsegno.streams.engine.header_names import read_leniently
+
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
@@ -50,6 +52,7 @@ class Poller:
     """Polls one aiokafka consumer. All methods run on its loop, but `wake_soon`."""
 
     def __init__(self, consumer: AIOKafkaConsumer, loop: asyncio.AbstractEventLoop) -> None:
+        read_leniently()
         self._consumer = consumer
         self._loop = loop
         self._wake: asyncio.Future[None] | None = None
@@ -137,7 +140,8 @@ class Poller:
             found.errors[partition] = error
             return
         except UnicodeDecodeError as error:
-            # A header's name that is no UTF-8: the client reads no further than the record before.
+            # The client reads no further than the record before. Names of headers are read
+            # leniently (`header_names`), so this is none of them.
             fetcher._records.pop(partition, None)
             found.errors[partition] = UnreadableRecordError(f"at or after offset {before}: {error}")
             return

@@ -57,7 +57,12 @@ class EventReader:
         for raw in consumed:
             headers = tuple((name, value or b"") for name, value in raw.headers)
             value = raw.value or b""
-            event = self._event(fold, raw, value, headers)
+            event: RunEvent | ControlEvent | Unreadable
+            if all(name.isascii() for name, _ in headers) or _names_are_text(headers):
+                event = self._event(fold, raw, value, headers)
+            else:
+                event = Unreadable("bad_headers", "the name of a header is no UTF-8")
+                headers = tuple((_shown(name), held) for name, held in headers)
             yield Record(raw.offset, raw.timestamp, raw.key or b"", value, event, headers)
 
     def _event(
@@ -86,3 +91,13 @@ class EventReader:
         if isinstance(event, Refusal):
             return Unreadable(str(event.reason), event.detail, event.run_id, event.kind)
         return event
+
+
+def _names_are_text(headers: tuple[tuple[str, bytes], ...]) -> bool:
+    """Whether all names were UTF-8; bytes that are not come as lone surrogates."""
+    return not any("\ud800" <= char <= "\udfff" for name, _ in headers for char in name)
+
+
+def _shown(name: str) -> str:
+    """A name that can be sent on: bytes that are no UTF-8 as `\\xff`."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

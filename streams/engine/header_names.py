@@ -1,0 +1,89 @@
+"""Record batches whose header names are no UTF-8: read all the same, each record for itself.
+
+The protocol says that a header's name is UTF-8, and brokers do not check it. The client stops at
+such a record for good. Here its batch is taken apart again with lenient names: bytes that are no
+UTF-8 come as lone surrogates (`surrogateescape`), which no other name can hold.
+
+Uses private parts of aiokafka: the name `MemoryRecords` in its fetcher, and its decoder of batches
+in Python, which slices the bytes of a name and decodes them.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Any, Final
+
+from aiokafka.consumer import fetcher
+from aiokafka.record.default_records import DefaultRecordBatch, _DefaultRecordBatchPy
+from aiokafka.record.memory_records import MemoryRecords
+
+# Base offset, and how many bytes of the batch follow.
+_FRAME: Final = struct.Struct(">qi")
+
+
+def read_leniently() -> None:
+    """Has every consumer of this process read such batches. Once or more often is the same."""
+    fetcher.MemoryRecords = RetainedRecords
+
+
+class RetainedRecords(MemoryRecords):  # type: ignore[misc]
+    """Fetched batches, with their bytes at hand."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(data)
+        self._data = data
+
+    def next_batch(self) -> Any:  # noqa: ANN401 - untyped upstream
+        """The next batch. Batches of older formats have no headers."""
+        batch = super().next_batch()
+        return _Batch(batch, self._data) if isinstance(batch, DefaultRecordBatch) else batch
+
+
+class _Batch:
+    """A batch as the client reads it. At a name that it cannot read, it is read anew."""
+
+    __slots__ = ("_batch", "_data")
+
+    def __init__(self, batch: Any, data: bytes) -> None:  # noqa: ANN401 - untyped upstream
+        self._batch = batch
+        self._data = data
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the batch has
+        return getattr(self._batch, name)
+
+    def __next__(self) -> Any:  # noqa: ANN401 - untyped upstream
+        return next(self._batch)
+
+    def __iter__(self) -> Iterator[Any]:
+        try:
+            yield from self._batch
+        except UnicodeDecodeError:
+            # From its start: the fetcher skips what is below its position.
+            yield from _read_again(self._data, self._batch.base_offset)
+
+
+def _read_again(data: bytes, base_offset: int) -> Iterator[Any]:
+    at = 0
+    while True:
+        offset, size = _FRAME.unpack_from(data, at)
+        end = at + _FRAME.size + size
+        if offset == base_offset:
+            break
+        at = end
+    batch = _DefaultRecordBatchPy(data[at:end])
+    batch._maybe_uncompress()
+    batch._buffer = _Names(batch._buffer)
+    yield from batch
+
+
+class _Names(bytearray):
+    """Bytes whose slices decode whatever they hold."""
+
+    def __getitem__(self, index: Any) -> Any:  # noqa: ANN401 - as its base
+        found = super().__getitem__(index)
+        return _Names(found) if isinstance(found, bytearray) else found
+
+    def decode(self, encoding: str = "utf-8", errors: str = "surrogateescape") -> str:
+        """Never raises."""
+        return super().decode(encoding, errors)
