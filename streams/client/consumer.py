@@ -31,6 +31,7 @@ from dalsegno.streams.client.commits import Commits, Fenced
 from dalsegno.streams.client.config import ClientConfig, KafkaConfig
 from dalsegno.streams.client.holding import Holding
 from dalsegno.streams.client.marks import NOWHERE, Place, Seen, parse_mark
+from dalsegno.streams.client.standstill import Standstill
 from dalsegno.streams.core.sequence import Sequence as HandoffSequence
 
 _LOG = logging.getLogger("dalsegno.worker")
@@ -102,6 +103,7 @@ class QueueConsumer:
         self._broken = broken
         self._clocks = clocks
         self._consumer = factory(settings)
+        self._standstill = Standstill(self._consumer, self._topic)
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._commits: Commits | None = None
@@ -112,6 +114,7 @@ class QueueConsumer:
         self._next: dict[int, int] = {}  # empty after each positioning: a log may begin anywhere
         self._unread = False
         self._paused = False
+        self._drained = False  # nothing fetched is left to be handed over
 
     def marks(self, partitions: int) -> list[Mark]:
         """The group's marks of every partition, before joining it. Raises `KafkaException`."""
@@ -174,13 +177,18 @@ class QueueConsumer:
             self._check(self._consumer.poll(_POLL_S))
             return
         self._resume()
+        if self._drained and self._standstill.found(self._clocks.lease_s()):
+            self._forget_positions()
+            return
         generation = self._generation
         first = self._consumer.poll(_POLL_S)
+        self._drained = first is None
         if first is None or not self._check(first):
             return
         slots, taken = self._holding.reserve(_BATCH_MAX), 0
         try:
             rest = self._consumer.consume(slots - 1, 0) if slots > 1 else []
+            self._drained = len(rest) < slots - 1
             messages = [first, *(message for message in rest if self._check(message))]
             if generation != self._generation or self._stopping.is_set():
                 return
@@ -204,6 +212,7 @@ class QueueConsumer:
                 )
                 return False
             self._next[partition] = offset + 1
+            self._standstill.heard(partition, offset, self._clocks.lease_s())
         return True
 
     def _take_batch(self, messages: Sequence[Message]) -> int:
@@ -303,6 +312,7 @@ class QueueConsumer:
         """Positions and marks are read from the group before anything more is taken."""
         self._marks.clear()
         self._next.clear()
+        self._standstill.forget()
         self._unread = bool(self._assigned)
         self._paused = False
         self._pause()
@@ -328,6 +338,8 @@ class QueueConsumer:
             start = place.offset if place.offset >= 0 else OFFSET_BEGINNING
             starts.append(TopicPartition(self._topic, place.partition, start))
         self._consumer.assign(starts)
+        offsets = {start.partition: start.offset for start in starts}
+        self._standstill.positioned(offsets, self._clocks.lease_s())
         self._unread = False
         self._paused = True
         return True
