@@ -23,9 +23,11 @@ def _url(service: str) -> str:
 
 def _session() -> aiohttp.ClientSession:
     """One session per process; made inside the worker's event loop, on first use."""
-    return _sessions.setdefault(
-        os.getpid(), aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5))
-    )
+    session = _sessions.get(os.getpid())
+    if session is None:
+        session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5))
+        _sessions[os.getpid()] = session
+    return session
 
 
 async def call(

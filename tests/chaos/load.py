@@ -49,10 +49,17 @@ class Bench:
     def __init__(self, stack: Stack) -> None:
         self.stack = stack
         self.rows: list[Row] = []
+        self._spoiled = False
 
     @contextmanager
     def under_load(self, fault: str, **env: str) -> Iterator[tuple[Load, Row]]:
-        """Load before, during and after the body. Then the verdict must be without a problem."""
+        """Load before, during and after the body. Then the verdict must be without a problem.
+
+        What fails spoils the log for all that follows, so the next load gets a new stack.
+        """
+        if self._spoiled:
+            self.stack.up()
+        self._spoiled = True
         load, row = Load(self.stack, SEED_FIRST + len(self.rows)), Row(fault)
         self.rows.append(row)
         acks = f"/chaos/acks-{load.seed}"
@@ -76,4 +83,7 @@ class Bench:
             "judge", str(load.seed), acks, str(JUDGE_LIMIT_S), limit_s=JUDGE_LIMIT_S + 300
         )
         row.found = json.loads(text)
-        assert row.found["problems"] == []
+        problems: list[str] = row.found["problems"]  # type: ignore[assignment]
+        if problems:
+            raise AssertionError("\n".join(problems))
+        self._spoiled = False

@@ -126,6 +126,10 @@ class Stack:
         state = json.loads(docker("inspect", "-f", "{{json .State}}", container(service)))
         return bool(state["Running"]) and not state["Restarting"]
 
+    def start(self, service: str) -> None:
+        """Start it again, and nothing that it depends on."""
+        docker("start", container(service))
+
     def cut(self, service: str) -> None:
         docker("network", "disconnect", NETWORK, container(service))
 

@@ -74,7 +74,7 @@ def test_a_broker_is_killed_and_comes_back(bench: Bench) -> None:
             bench.stack.compose("kill", "-s", "KILL", "kafka2")
             wait_for("its replicas are missed", lambda: bench.stack.lagging() > 0, SLOW_S)
             load.more(10)
-            bench.stack.compose("start", "kafka2")
+            bench.stack.start("kafka2")
         wait_whole(bench, row)
 
 
@@ -103,7 +103,7 @@ def test_an_engine_is_killed_and_restarted(bench: Bench) -> None:
         with lasting(row):
             bench.stack.compose("kill", "-s", "KILL", "engine2")
             load.more(5)
-            bench.stack.compose("start", "engine2")
+            bench.stack.start("engine2")
         wait_whole(bench, row)
 
 
@@ -117,7 +117,7 @@ def test_a_brokers_disk_is_full(bench: Bench) -> None:
             wait_for("its replicas are missed", lambda: stack.lagging() > 0, SLOW_S)
             load.more(10)
             stack.compose("exec", "-T", "disk", "rm", "/disk/fill")
-            stack.compose("restart", "kafka1")
+            docker("restart", container("kafka1"))
         wait_whole(bench, row)
 
 
