@@ -1,14 +1,19 @@
 """`dalsegno start`: start a run."""
 
+from __future__ import annotations
+
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dalsegno.ops.cli.failures import ExitCode, UsageFault
+from dalsegno.ops.cli.failures import ExitCode, Unavailable, UsageFault
 from dalsegno.ops.cli.render import print_json
 from dalsegno.ops.cli.settings import read_settings
+
+if TYPE_CHECKING:
+    from dalsegno.streams.client.errors import DeliveryFailed
 
 
 def start(
@@ -27,7 +32,8 @@ def start(
     """
     from dalsegno.ops.flow_loader import load_flow
     from dalsegno.ops.logs import silence_clients
-    from dalsegno.streams.client.client import Client
+    from dalsegno.streams.client.client import Client, new_run_id
+    from dalsegno.streams.client.errors import DeliveryFailed
 
     silence_clients()
 
@@ -36,7 +42,12 @@ def start(
     with Client(
         bootstrap_servers=settings.bootstrap_servers, prefix=settings.prefix, name="cli"
     ) as client:
-        started = client.start(wanted, inputs, run_id=run_id or None)
+        # Chosen here: whoever must repeat the start can name the same run.
+        started = run_id or new_run_id()
+        try:
+            client.start(wanted, inputs, run_id=started)
+        except DeliveryFailed as error:
+            raise Unavailable(not_reached(settings.bootstrap_servers, started, error)) from error
         if not wait:
             print_json({"run_id": started}) if json else print(started)
             return
@@ -56,6 +67,15 @@ def start(
         print(f"{started}: {result.state.value}" + (f", {result.reason}" if result.reason else ""))
     if not result.succeeded:
         raise typer.Exit(ExitCode.FOUND)
+
+
+def not_reached(brokers: str, run_id: str, error: DeliveryFailed) -> str:
+    """What to do when Kafka has not acknowledged a start: it may or may not be in the log."""
+    return (
+        f"Kafka at {brokers} does not answer ({error.code}): if `dalsegno dev` has just been "
+        "started, wait until it says that the engine is ready, else see that the brokers run and "
+        f"DALSEGNO_BOOTSTRAP_SERVERS names them; then repeat with --run-id {run_id}"
+    )
 
 
 def read_input(source: str) -> dict[str, object]:

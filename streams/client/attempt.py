@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from dalsegno.schemas.outputs import Handoff
 
@@ -25,6 +25,21 @@ class StopReason(StrEnum):
     LEASE = "lease"
     FENCED = "fenced"
     SHUTDOWN = "shutdown"
+
+
+class Beating(Protocol):
+    """What heartbeats tell of: an attempt, whoever drives it. `stopped`: nothing more is sent."""
+
+    partition: int
+    progress: int
+    started_sent_s: float
+    stopped: StopReason | None
+
+    @property
+    def id(self) -> AttemptId: ...
+
+    @property
+    def heartbeat_ms(self) -> int: ...
 
 
 class Attempt:
@@ -62,3 +77,7 @@ class Attempt:
     def id(self) -> AttemptId:
         handoff = self.handoff
         return (handoff.run_id, handoff.step, handoff.epoch)
+
+    @property
+    def heartbeat_ms(self) -> int:
+        return self.handoff.heartbeat_ms

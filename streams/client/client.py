@@ -9,6 +9,7 @@ import socket
 import threading
 import weakref
 from collections.abc import Iterable, Mapping
+from functools import partial
 from types import TracebackType
 from typing import cast
 
@@ -22,19 +23,21 @@ from dalsegno.schemas.events import (
     RunResumed,
     RunStarted,
 )
+from dalsegno.schemas.outputs import Answer
 from dalsegno.schemas.partitioner import partition_for
 from dalsegno.schemas.values import Value
 from dalsegno.streams.client.answers import AnswerReader, reply_address
 from dalsegno.streams.client.clocks import Clocks
 from dalsegno.streams.client.config import ClientConfig, Security
 from dalsegno.streams.client.durations import Duration, to_s
-from dalsegno.streams.client.errors import DeliveryFailed
+from dalsegno.streams.client.errors import DeliveryFailed, ReportRefused
 from dalsegno.streams.client.flow import Flow
 from dalsegno.streams.client.fork import ForkGuard
 from dalsegno.streams.client.outcomes import Outcomes, RunResult
 from dalsegno.streams.client.plan_parts import in_parts
 from dalsegno.streams.client.producer import OutRecord, Producer, Receipt
 from dalsegno.streams.client.report import Report
+from dalsegno.streams.client.reported import ReportedSteps
 from dalsegno.streams.client.reporter import Reporter
 
 _LOG = logging.getLogger("dalsegno.client")
@@ -65,14 +68,16 @@ class Client:
         self.name = name or f"{socket.gethostname()}-{os.getpid()}"
         self._producer = Producer(self._config, self.name)
         self._guard = ForkGuard()
-        self._reporter = Reporter(
-            self._config.topics.events, self.name, reply_address(self.name), Clocks()
-        )
+        clocks, topics = Clocks(), self._config.topics
+        self._reporter = Reporter(topics.events, self.name, reply_address(self.name), clocks)
+        self._under_way = ReportedSteps(self._producer, topics.heartbeats, self.name, clocks)
         self._outcomes = Outcomes(_OUTCOMES_MAX)
         self._lock = threading.Lock()
         self._answers: AnswerReader | None = None
         self._partitions = 0
-        self._at_exit = weakref.finalize(self, _flush_at_exit, self._producer, self._timeout_s)
+        self._at_exit = weakref.finalize(
+            self, _flush_at_exit, self._producer, self._timeout_s, self._under_way
+        )
 
     def __enter__(self) -> Client:
         return self
@@ -156,14 +161,21 @@ class Client:
         return self._outcomes.ended(run_id)
 
     def report(self, run_id: str, *, attempt: int = 1) -> Report:
-        """Reports of a service that drives its steps by itself, under its own attempt number."""
+        """Reports of a service that drives its steps by itself, under its own attempt number.
+
+        The client sends heartbeats for each step from its start to its end, or until `close`.
+        """
         self._connect()
 
         def send(event: AttemptEvent) -> Receipt:
-            self._outcomes.check_report(event.run_id, event.step)
+            try:
+                self._outcomes.check_report(event.run_id, event.step)
+            except ReportRefused:
+                self._under_way.remove(event.run_id, event.step, event.attempt)
+                raise
             return self._send(event)
 
-        return Report(run_id, attempt, send, self.name)
+        return Report(run_id, attempt, send, self.name, self._under_way)
 
     def pause(self, run_id: str, reason: str = "", *, timeout: Duration | None = None) -> None:
         """No further step is dispatched until `resume`. With `timeout`, waits for the service's
@@ -218,6 +230,7 @@ class Client:
         if self._guard.forked:
             return
         self._at_exit.detach()
+        self._under_way.close()
         with self._lock:
             answers, self._answers = self._answers, None
         if answers is not None:
@@ -236,7 +249,10 @@ class Client:
                 control = self._producer.partition_count(topics.control)
                 self._partitions = self._producer.partition_count(topics.events)
                 self._answers = AnswerReader(
-                    self._config, self._reporter.reply_to, control, self._outcomes.tell
+                    self._config,
+                    self._reporter.reply_to,
+                    control,
+                    partial(_told, self._outcomes, self._under_way),
                 )
 
     def _request(self, event: RunEvent, timeout: Duration | None) -> None:
@@ -264,9 +280,17 @@ def _new_id() -> str:
     return secrets.token_hex(16)
 
 
-def _flush_at_exit(producer: Producer, timeout_s: float) -> None:
+def _told(outcomes: Outcomes, under_way: ReportedSteps, answer: Answer) -> None:
+    """Not a method: the reader's thread must not keep a client that was dropped."""
+    outcomes.tell(answer)
+    under_way.tell(answer)
+
+
+def _flush_at_exit(producer: Producer, timeout_s: float, under_way: ReportedSteps) -> None:
     """The process ends, or the client was dropped, without `close`: nothing that was queued is
     lost.
     """
+    # This may run in the middle of any thread, the heartbeats' own too: it does not wait for them.
+    under_way.close(wait=False)
     if left := producer.close(timeout_s):
         _LOG.error("%d records were not acknowledged at exit", left)

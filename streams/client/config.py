@@ -3,7 +3,7 @@
 Arguments come first, then the environment: `DALSEGNO_BOOTSTRAP_SERVERS`, `DALSEGNO_PREFIX`,
 `DALSEGNO_SECURITY_PROTOCOL`, `DALSEGNO_SASL_MECHANISM`, `DALSEGNO_SASL_USERNAME`,
 `DALSEGNO_SASL_PASSWORD`, `DALSEGNO_SSL_CA_FILE`, `DALSEGNO_SSL_CERT_FILE`,
-`DALSEGNO_SSL_KEY_FILE`.
+`DALSEGNO_SSL_KEY_FILE`, `DALSEGNO_SSL_KEY_PASSWORD`, `DALSEGNO_SSL_CHECK_HOSTNAME`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ KafkaConfig = dict[str, str | int | float | bool | object]
 """What librdkafka is given: its own property names."""
 
 _LOG = logging.getLogger("dalsegno.client.kafka")
+_TRUE = frozenset({"true", "t", "1", "yes", "y", "on"})
+_FALSE = frozenset({"false", "f", "0", "no", "n", "off"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +37,12 @@ class Security:
     ssl_ca_location: str = ""
     ssl_certificate_location: str = ""
     ssl_key_location: str = ""
+    ssl_key_password: str = field(default="", repr=False)
+    ssl_check_hostname: bool = True
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> Security:
-        """Read from the variables that the module's text lists."""
+        """Read from the variables that the module's text lists. Raises `SettingsError`."""
         return cls(
             protocol=env.get("DALSEGNO_SECURITY_PROTOCOL", ""),
             sasl_mechanism=env.get("DALSEGNO_SASL_MECHANISM", ""),
@@ -47,6 +51,8 @@ class Security:
             ssl_ca_location=env.get("DALSEGNO_SSL_CA_FILE", ""),
             ssl_certificate_location=env.get("DALSEGNO_SSL_CERT_FILE", ""),
             ssl_key_location=env.get("DALSEGNO_SSL_KEY_FILE", ""),
+            ssl_key_password=env.get("DALSEGNO_SSL_KEY_PASSWORD", ""),
+            ssl_check_hostname=_flag(env, "DALSEGNO_SSL_CHECK_HOSTNAME", unset=True),
         )
 
     def properties(self) -> KafkaConfig:
@@ -59,8 +65,21 @@ class Security:
             "ssl.ca.location": self.ssl_ca_location,
             "ssl.certificate.location": self.ssl_certificate_location,
             "ssl.key.location": self.ssl_key_location,
+            "ssl.key.password": self.ssl_key_password,
+            "ssl.endpoint.identification.algorithm": "" if self.ssl_check_hostname else "none",
         }
         return {name: value for name, value in named.items() if value}
+
+
+def _flag(env: Mapping[str, str], name: str, *, unset: bool) -> bool:
+    """A variable that is true or false, in the words that the engine's settings take."""
+    text = env.get(name)
+    if text is None:
+        return unset
+    word = text.strip().lower()
+    if word not in _TRUE | _FALSE:
+        raise SettingsError(f"{name} is {text!r}: write true or false")
+    return word in _TRUE
 
 
 @dataclass(frozen=True, slots=True)

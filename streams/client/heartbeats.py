@@ -11,33 +11,35 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Generic
 
 from dalsegno.schemas import codec
 from dalsegno.schemas.liveness import Heartbeat, Held
-from dalsegno.streams.client.attempt import Attempt
+from dalsegno.streams.client.attempt import Beating
 from dalsegno.streams.client.clocks import Clocks
-from dalsegno.streams.client.errors import DeliveryFailed
-from dalsegno.streams.client.holding import Holding
+from dalsegno.streams.client.errors import ClosedError, DeliveryFailed
+from dalsegno.streams.client.holding import A, Holding
 from dalsegno.streams.client.producer import OutRecord, Producer, Receipt
 
 _LOG = logging.getLogger("dalsegno.worker")
 _INTERVAL_S_MIN = 0.1
-LeaseLost = Callable[[Sequence[Attempt], bool], None]
-"""What the lease does not cover any more; and whether that is everything the worker holds."""
+LeaseLost = Callable[[Sequence[A], bool], None]
+"""What the lease does not cover any more; and whether that is everything that is held."""
 
 
-class Heartbeats:
+class Heartbeats(Generic[A]):
     """Sends heartbeats for what `holding` holds, and abandons it when the lease has run out.
 
-    `lease_s`, `interval_s` in seconds. `merged` counts heartbeats that a later one carried.
+    `lease_s`, `interval_s` in seconds; an infinite lease never runs out. `merged` counts
+    heartbeats that a later one carried.
     """
 
     def __init__(
         self,
         producer: Producer,
         topic: str,
-        holding: Holding,
-        lease_lost: LeaseLost,
+        holding: Holding[A],
+        lease_lost: LeaseLost[A],
         *,
         worker: str,
         incarnation: int,
@@ -66,12 +68,13 @@ class Heartbeats:
         """Start the thread."""
         self._thread.start()
 
-    def stop(self) -> None:
-        """Stop the thread and wait for it."""
+    def stop(self, *, wait: bool = True) -> None:
+        """Stop the thread, and wait for it unless told not to."""
         self._stopping.set()
-        self._thread.join()
+        if wait:
+            self._thread.join()
 
-    def lease_holds(self, attempt: Attempt) -> bool:
+    def lease_holds(self, attempt: A) -> bool:
         """Whether the attempt's last acknowledged sign of life was sent within the lease."""
         return self._clocks.lease_s() - self._last_sign_s(attempt) <= self._lease_s
 
@@ -93,7 +96,7 @@ class Heartbeats:
         for partition, items in by_partition.items():
             self._send(partition, tuple(items), now)
 
-    def _last_sign_s(self, attempt: Attempt) -> float:
+    def _last_sign_s(self, attempt: A) -> float:
         return max(attempt.started_sent_s, self._alive_s.get(attempt.partition, 0.0))
 
     def _send(self, partition: int, held: tuple[Held, ...], now_s: float) -> None:
@@ -121,20 +124,26 @@ class Heartbeats:
             self.failed += 1
 
     def _wait_s(self) -> float:
-        shortest = min((a.handoff.heartbeat_ms for a in self._holding.all()), default=0) / 1_000
+        shortest = min((a.heartbeat_ms for a in self._holding.all()), default=0) / 1_000
         return max(_INTERVAL_S_MIN, min(self._interval_s, shortest or self._interval_s))
 
     def _run(self) -> None:
         try:
             while not self._stopping.wait(self._wait_s()):
                 self.tick()
+        except ClosedError:
+            # At the end of a process the producer may be closed during the last tick.
+            if not self._stopping.is_set():
+                self._broken()
         except Exception:  # noqa: BLE001 - the thread's boundary: without heartbeats nothing is held
-            _LOG.exception("heartbeats of %s end: everything held is abandoned", self._worker)
-            self._lease_lost(self._holding.all(), True)  # noqa: FBT003 - a callback
+            self._broken()
+
+    def _broken(self) -> None:
+        """Called while the error is handled."""
+        _LOG.exception("heartbeats of %s end: everything held is abandoned", self._worker)
+        self._lease_lost(self._holding.all(), True)  # noqa: FBT003 - a callback
 
 
-def _held(attempt: Attempt) -> Held:
-    handoff = attempt.handoff
-    return Held(
-        run_id=handoff.run_id, step=handoff.step, epoch=handoff.epoch, progress=attempt.progress
-    )
+def _held(attempt: Beating) -> Held:
+    run_id, step, epoch = attempt.id
+    return Held(run_id=run_id, step=step, epoch=epoch, progress=attempt.progress)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import threading
+from typing import Generic, TypeVar
 
-from dalsegno.streams.client.attempt import Attempt, AttemptId
+from dalsegno.streams.client.attempt import AttemptId, Beating
+
+A = TypeVar("A", bound=Beating)
 
 
-class Holding:
-    """Held attempts by id, and the free slots. Safe to use from every thread of the worker."""
+class Holding(Generic[A]):
+    """Held attempts by id, and the free slots. Safe to use from every thread of its owner."""
 
     def __init__(self, slots: int) -> None:
         self._free = slots
         self._changed = threading.Condition()
-        self._attempts: dict[AttemptId, Attempt] = {}
+        self._attempts: dict[AttemptId, A] = {}
 
     @property
     def free(self) -> int:
@@ -38,24 +41,24 @@ class Holding:
                 self._free += slots
                 self._changed.notify_all()
 
-    def add(self, attempt: Attempt) -> None:
+    def add(self, attempt: A) -> None:
         """The attempt uses one reserved slot until `remove`."""
         self._attempts[attempt.id] = attempt
 
-    def remove(self, attempt: Attempt) -> None:
+    def remove(self, attempt: A) -> None:
         """The attempt is over: its slot is free. Does nothing the second time."""
         if self._attempts.pop(attempt.id, None) is not None:
             self.give_back(1)
 
-    def get(self, attempt_id: AttemptId) -> Attempt | None:
+    def get(self, attempt_id: AttemptId) -> A | None:
         return self._attempts.get(attempt_id)
 
-    def all(self) -> list[Attempt]:
+    def all(self) -> list[A]:
         """A snapshot. Copying a dictionary's values is one step of the interpreter, hence no
         lock.
         """
         return list(self._attempts.values())
 
-    def of_run(self, run_id: str) -> list[Attempt]:
+    def of_run(self, run_id: str) -> list[A]:
         """The held attempts of one run."""
-        return [attempt for attempt in self.all() if attempt.handoff.run_id == run_id]
+        return [attempt for attempt in self.all() if attempt.id[0] == run_id]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from types import TracebackType
 from typing import cast
 
 from dalsegno.schemas import values
@@ -19,6 +20,7 @@ from dalsegno.schemas.events import (
 from dalsegno.schemas.values import Value
 from dalsegno.streams.client.failures import StepFailure, report_of
 from dalsegno.streams.client.producer import Receipt
+from dalsegno.streams.client.reported import Reported, ReportedSteps
 from dalsegno.streams.core.effects import effect_key, recovery_key
 
 Send = Callable[[AttemptEvent], Receipt]
@@ -33,33 +35,62 @@ class Report:
     `attempt` only grows: a service that tries a step again reports with a higher number, and a
     lower one is superseded. Raises `DeliveryFailed` (repeat the call), and `ReportRefused` if an
     earlier report of the step was refused or superseded meanwhile: stop working on it.
+
+    From `started` to `completed` or `failed` the client sends heartbeats for the step. Use the
+    report in a `with` block: a step that its body left open then sends none any more.
     """
 
-    def __init__(self, run_id: str, attempt: int, send: Send, source: str) -> None:
+    def __init__(
+        self, run_id: str, attempt: int, send: Send, source: str, under_way: ReportedSteps
+    ) -> None:
         self.run_id = run_id
         self.attempt = attempt
         self._send = send
         self._source = source
-        self._progress: dict[str, int] = {}
+        self._under_way = under_way
+        self._steps: dict[str, Reported] = {}
+
+    def __enter__(self) -> Report:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Nothing is reported: whoever leaves a step open is found silent, as if it had died."""
+        for step in self._steps:
+            self._under_way.remove(self.run_id, step, self.attempt)
 
     def started(self, step: str) -> Receipt:
-        """The step begins."""
-        return self._send(
+        """The step begins, and with it its heartbeats."""
+        receipt = self._send(
             StepStarted(
                 run_id=self.run_id, step=step, epoch=0, attempt=self.attempt, worker=self._source
             )
         )
+        self._under_way.add(self._of(step), receipt.partition)
+        return receipt
+
+    def progress(self, step: str = "") -> None:
+        """The step moves on, or without a name each one of this report; goes along with the next
+        heartbeat.
+        """
+        for each in (self._of(step),) if step else tuple(self._steps.values()):
+            each.progress += 1
 
     def progressed(self, step: str, *, save: object = None) -> Receipt:
         """The step moves on; `save`, if given, is what its next attempt should know."""
-        count = self._progress[step] = self._progress.get(step, 0) + 1
+        reported = self._of(step)
+        reported.progress += 1
         return self._send(
             StepProgressed(
                 run_id=self.run_id,
                 step=step,
                 epoch=0,
                 attempt=self.attempt,
-                progress=count,
+                progress=reported.progress,
                 save=None if save is None else values.pack(cast(Value, save)),
             )
         )
@@ -76,7 +107,7 @@ class Report:
         ops: list[Value] = [
             ["set", [field], cast(Value, value)] for field, value in (outputs or {}).items()
         ]
-        return self._send(
+        return self._end(
             StepCompleted(
                 run_id=self.run_id,
                 step=step,
@@ -85,7 +116,7 @@ class Report:
                 ops=values.pack(ops),
                 expected_run_version=expected_run_version,
                 risk_flags=tuple(risk_flags),
-                progress=self._progress.get(step, 0),
+                progress=self._of(step).progress,
             )
         )
 
@@ -95,7 +126,7 @@ class Report:
         """
         failure = report_of(error if isinstance(error, BaseException) else StepFailure(message))
         named = error if isinstance(error, FailureType) else failure.failure_type
-        return self._send(
+        return self._end(
             StepFailed(
                 run_id=self.run_id,
                 step=step,
@@ -109,7 +140,7 @@ class Report:
                 retry_after_ms=failure.retry_after_ms,
                 dependency=failure.dependency,
                 risk_flags=failure.risk_flags,
-                progress=self._progress.get(step, 0),
+                progress=self._of(step).progress,
             )
         )
 
@@ -154,6 +185,22 @@ class Report:
                 result=values.pack(cast(Value, result)),
             )
         )
+
+    def _end(self, event: StepCompleted | StepFailed) -> Receipt:
+        """While the end is not in the log, the attempt goes on: the caller may repeat it."""
+        receipt = self._send(event)
+        self._under_way.remove(self.run_id, event.step, self.attempt)
+        return receipt
+
+    def _of(self, step: str) -> Reported:
+        """The step's attempt; the same for every report of this client on it."""
+        found = self._steps.get(step)
+        if found is None:
+            found = self._under_way.find(self.run_id, step, self.attempt) or Reported(
+                self.run_id, step, self.attempt
+            )
+            self._steps[step] = found
+        return found
 
 
 class EffectReport:

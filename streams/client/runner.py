@@ -53,7 +53,7 @@ class Runner:
 
     def __init__(
         self,
-        holding: Holding,
+        holding: Holding[Attempt],
         outbox: Outbox,
         reporter: Reporter,
         lease_holds: Callable[[Attempt], bool],

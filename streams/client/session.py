@@ -84,7 +84,7 @@ class Session:
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[Ending] = self._loop.create_future()
         self.detail = ""
-        self._holding = Holding(settings.concurrency)
+        self._holding: Holding[Attempt] = Holding(settings.concurrency)
         self._outbox = Outbox(producer, self._loop)
         self._reporter = Reporter(config.topics.events, name.name, reply_address(name.name), clocks)
         self._runner = Runner(
@@ -96,7 +96,7 @@ class Session:
         )
         self._consumers: list[QueueConsumer] = []
         self._answers: AnswerReader | None = None
-        self._heartbeats: Heartbeats | None = None
+        self._heartbeats: Heartbeats[Attempt] | None = None
         self._incarnation = -1
         self._append_ms = 0
         self._append_s = 0.0
@@ -194,7 +194,7 @@ class Session:
             for queue in queues
         ]
 
-    def _make_heartbeats(self) -> Heartbeats:
+    def _make_heartbeats(self) -> Heartbeats[Attempt]:
         return Heartbeats(
             self._producer,
             self._config.topics.heartbeats,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from tests.integration.client.fixtures import lab  # noqa: F401
-from tests.integration.client.lab import Lab, wait_for
+from tests.integration.client.lab import PARTITIONS, Lab, wait_for
 
 from dalsegno.client import Client, Flow, Invalid, ReportRefused, RunRefused, RunState, WaitTimeout
 from dalsegno.schemas import values
@@ -19,8 +19,11 @@ from dalsegno.schemas.events import (
     RunStarted,
     StepCompleted,
     StepFailed,
+    StepStarted,
 )
+from dalsegno.schemas.liveness import Heartbeat, Held
 from dalsegno.schemas.outputs import Answer, AnswerType
+from dalsegno.schemas.partitioner import partition_for
 from dalsegno.streams.core.effects import effect_key, recovery_key
 
 pytestmark = pytest.mark.kafka
@@ -115,6 +118,26 @@ def test_a_service_that_drives_itself_reports_under_its_own_attempt(
     # type: ignore[attr-defined]
     assert (completed.progress, completed.risk_flags) == (1, ("large",))
     assert lab.events("r", StepFailed)[0].failure_type == "invalid"  # type: ignore[attr-defined]
+
+
+def test_a_reported_step_sends_heartbeats_from_its_start_to_its_end(
+    lab: Lab,  # noqa: F811
+    client: Client,
+) -> None:
+    def told() -> list[tuple[Heartbeat, Held]]:
+        found = [each for each in lab.read(lab.topics.heartbeats) if isinstance(each, Heartbeat)]
+        return [(each, held) for each in found for held in each.held if held.run_id == "r"]
+
+    with client.report("r", attempt=2) as report:
+        report.started("a")
+        report.progress()
+        heartbeat, held = wait_for("a heartbeat", told)[0]
+        report.completed("a", {"x": 1})
+    (started,) = lab.events("r", StepStarted)
+    # type: ignore[attr-defined]
+    assert (heartbeat.worker, heartbeat.incarnation) == (started.worker, started.incarnation)
+    assert heartbeat.partition == partition_for("r", PARTITIONS)
+    assert held == Held(run_id="r", step="a", epoch=0, progress=1)
 
 
 def test_a_superseded_report_stops_the_service_at_its_next_one(

@@ -14,6 +14,8 @@ from dalsegno.ops.flow_loader import FlowLoadError, load_flow
 from dalsegno.ops.policy_file import PolicyFileError, changes, describe, load_policy
 from dalsegno.ops.run_view import run_row, task_context
 from dalsegno.schemas.control import Policy
+from dalsegno.streams.client.errors import DeliveryFailed
+from dalsegno.streams.client.producer import Producer
 
 FLOW = """
 from dalsegno.client import Flow
@@ -67,6 +69,23 @@ def test_a_failure_is_one_line_and_a_code(
     line = capsys.readouterr().err
     assert said in line
     assert line.startswith("dalsegno: ")
+    assert line.count("\n") == 1
+
+
+@pytest.mark.usefixtures("flows")
+def test_a_start_without_kafka_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def unreachable(_producer: Producer, topic: str) -> int:
+        raise DeliveryFailed(topic, b"", "_TRANSPORT", "Local: Broker transport failure")
+
+    monkeypatch.setattr(Producer, "partition_count", unreachable)
+    arguments = ["--bootstrap-servers", "127.0.0.1:1", "start", "flows_here:good"]
+    assert app.run([*arguments, "--run-id", "r-1"]) == ExitCode.UNAVAILABLE
+    line = capsys.readouterr().err
+    assert line.startswith("dalsegno: Kafka at 127.0.0.1:1 does not answer (_TRANSPORT)")
+    assert "`dalsegno dev`" in line
+    assert line.endswith("repeat with --run-id r-1\n")
     assert line.count("\n") == 1
 
 
