@@ -26,6 +26,7 @@ from dalsegno.schemas.errors import DecodeError
 from dalsegno.schemas.headers import SEQUENCE, TRACEPARENT
 from dalsegno.schemas.liveness import Mark
 from dalsegno.schemas.outputs import Handoff
+from dalsegno.streams.client.attempt import Attempt
 from dalsegno.streams.client.clocks import Clocks
 from dalsegno.streams.client.commits import Commits, Fenced
 from dalsegno.streams.client.config import ClientConfig, KafkaConfig
@@ -84,7 +85,7 @@ class QueueConsumer:
         settings: KafkaConfig,
         queue: str,
         *,
-        holding: Holding,
+        holding: Holding[Attempt],
         seen: Seen,
         take: Callable[[Sequence[Taken]], None],
         fenced: Callable[[str], None],
