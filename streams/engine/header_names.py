@@ -31,12 +31,12 @@ class RetainedRecords(MemoryRecords):  # type: ignore[misc]
     """Fetched batches, with their bytes at hand."""
 
     def __init__(self, data: bytes) -> None:
-        super().__init__(data)
+        super().__init__(data)  # pyright: ignore[reportAbstractUsage]
         self._data = data
 
     def next_batch(self) -> Any:  # noqa: ANN401 - untyped upstream
         """The next batch. Batches of older formats have no headers."""
-        batch = super().next_batch()
+        batch = super().next_batch()  # pyright: ignore[reportAbstractUsage]
         return _Batch(batch, self._data) if isinstance(batch, DefaultRecordBatch) else batch
 
 
