@@ -99,7 +99,7 @@ def _complete(draft: Draft, place: int, row: StepRow) -> None:
         draft.save = (place, None)
     head.left -= 1
     draft.facts = True
-    for behind in draft.plan.dependents[place]:
+    for behind in draft.plan.graph.dependents[place]:
         waiting = draft.row(behind)
         waiting.needs -= 1
         if waiting.needs == 0 and waiting.state is PENDING:

@@ -12,7 +12,9 @@ Its cost follows from the operations: what a list or text held before is not loo
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, TypeAlias
+
+import msgspec
 
 from dalsegno.streams.core.context_errors import pointer
 from dalsegno.streams.core.context_values import Path, list_header, map_header, pack
@@ -36,7 +38,7 @@ _ONE_CHANGED_END: Final = _REMOVED + list_header(0)
 What: TypeAlias = Literal["added", "changed", "removed"]
 
 
-class Entry(NamedTuple):
+class Entry(msgspec.Struct, frozen=True, gc=False):
     """One change: at `path` something was `what`; `how` is its packed array (see the module)."""
 
     what: What
@@ -67,9 +69,10 @@ def pack_diff(
     packed value at a path, or None if nothing is there now.
     """
     if len(entries) == 1 and entries[0].path[0] not in secrets:
-        [(what, path, how)] = entries
+        [entry] = entries
+        what = entry.what
         if what != "removed":
-            item = pack(pointer(path)) + how
+            item = pack(pointer(entry.path)) + entry.how
             if len(item) <= DIFF_BYTES_MAX:
                 return (
                     _ONE_ADDED + item + _ONE_ADDED_END
@@ -77,7 +80,8 @@ def pack_diff(
                     else (_ONE_CHANGED + item + _ONE_CHANGED_END)
                 )
     merged: dict[str, tuple[What | None, bytes, Path, bool]] = {}
-    for done, full, told in entries:
+    for entry in entries:
+        done, full, told = entry.what, entry.path, entry.how
         secret = bool(full) and full[0] in secrets
         path, how = (full[:1], _SECRET) if secret else (full, told)
         # Whatever happens inside a secret field changes the field.

@@ -69,7 +69,7 @@ class Field:
             undo = Undo()
             for chunk in self.chunks:
                 for op in parse_ops(list_header(chunk.count) + chunk.ops):
-                    apply_inside(holder, op._replace(path=("", *op.path)), undo)
+                    apply_inside(holder, msgspec.structs.replace(op, path=("", *op.path)), undo)
             self._holder = holder
         return self._holder
 

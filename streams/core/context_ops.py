@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+import msgspec
+
 from dalsegno.streams.core.context_errors import DeltaError, pointer
 from dalsegno.streams.core.context_values import (
     DEPTH_MAX,
@@ -32,7 +34,7 @@ _PLACE_MAX: Final = 2**31 - 1
 _PACKED_KINDS: Final = {kind: pack(kind) for kind in _LENGTHS}
 
 
-class Op(NamedTuple):
+class Op(msgspec.Struct, frozen=True, gc=False):
     """One operation, well-formed. `operand` is the value, the items or the text.
 
     `packed` are the operand's bytes; a splice replaces `span` items from `place`.
