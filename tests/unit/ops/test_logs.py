@@ -15,11 +15,13 @@ from dalsegno.ops.logs import configure
 def stream() -> Iterator[io.StringIO]:
     """Where the lines go; the process's own logging is put back afterwards."""
     root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
+    client = logging.getLogger("dalsegno.client.kafka")
+    handlers, level, propagate = root.handlers[:], root.level, client.propagate
+    client.propagate = True  # a short command of another test may have silenced it
     out = io.StringIO()
     configure("info", out, json=True)
     yield out
-    root.handlers[:], root.level = handlers, level
+    root.handlers[:], root.level, client.propagate = handlers, level, propagate
     structlog.reset_defaults()
 
 
