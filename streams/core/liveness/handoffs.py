@@ -30,25 +30,34 @@ class _Queue:
     `taken`: the highest handoff that is known to have been taken; `taken_by`: by which worker and
     incarnation. `others`: up to here workers of other names took them, so the end of `taken_by`'s
     earlier incarnations says nothing of those. `gone`: up to here they were taken by incarnations
-    of that worker which are no more.
+    of that worker which are no more. `in_time`: what waits and is known to have been taken while
+    there was time to start it.
     """
 
-    __slots__ = ("gone", "others", "taken", "taken_by", "waiting")
+    __slots__ = ("gone", "in_time", "others", "taken", "taken_by", "taken_ms", "waiting")
 
     def __init__(self) -> None:
         self.waiting: dict[Key, Attempt] = {}
+        self.in_time: set[Key] = set()
         self.taken = _NOTHING
+        self.taken_ms = 0
         self.taken_by: tuple[str, int] = ("", -1)
         self.others = _NOTHING
         self.gone = _NOTHING
 
 
 class Handoffs:
-    """What was handed out and not started, by queue: bounded by the attempts in flight."""
+    """What was handed out and not started, by queue: bounded by the attempts in flight.
 
-    __slots__ = ("_queues",)
+    `margin_ms`: a handoff counts as taken in time up to so long before its start limit, or half of
+    the limit if that is less. A queue with a backlog is read late, and whoever takes a handoff
+    then rightly leaves it: that is no sign that a worker was lost.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_margin_ms", "_queues")
+
+    def __init__(self, margin_ms: int) -> None:
+        self._margin_ms = margin_ms
         self._queues: dict[str, _Queue] = {}
 
     def __len__(self) -> int:
@@ -56,18 +65,25 @@ class Handoffs:
 
     def put(self, key: Key, attempt: Attempt) -> None:
         """A handoff was sent."""
-        self._queue(attempt.queue).waiting[key] = attempt
+        queue = self._queue(attempt.queue)
+        queue.waiting[key] = attempt
+        queue.in_time.discard(key)
+        self._note(queue, key, attempt)
 
     def pop(self, key: Key) -> Attempt | None:
         """The attempt started, or left."""
         for queue in self._queues.values():
             attempt = queue.waiting.pop(key, None)
             if attempt is not None:
+                queue.in_time.discard(key)
                 return attempt
         return None
 
-    def mark(self, mark: Mark) -> None:
-        """Take what a group's committed metadata says, in whatever order it becomes known."""
+    def mark(self, mark: Mark, now_ms: int) -> None:
+        """Take what a group's committed metadata says, in whatever order it becomes known.
+
+        `now_ms`: append time (Unix ms) by which it said so.
+        """
         queue = self._queue(mark.queue)
         place, (name, incarnation) = (mark.offset, mark.index), queue.taken_by
         if mark.worker == name and mark.incarnation < incarnation:
@@ -78,13 +94,25 @@ class Handoffs:
             elif mark.incarnation > incarnation:
                 queue.gone = queue.taken
             queue.taken_by = (mark.worker, mark.incarnation)
-        queue.taken = max(queue.taken, place)
+        if place > queue.taken:
+            queue.taken, queue.taken_ms = place, now_ms
+            for key, attempt in queue.waiting.items():
+                self._note(queue, key, attempt)
+
+    def _note(self, queue: _Queue, key: Key, attempt: Attempt) -> None:
+        margin_ms = min(self._margin_ms, _limit_ms(attempt) // 2)
+        if self.taken(attempt) and queue.taken_ms <= attempt.start_by_ms - margin_ms:
+            queue.in_time.add(key)
 
     def taken(self, attempt: Attempt) -> bool:
-        """Whether a worker is known to have taken the handoff."""
+        """Whether a worker is known to have taken the handoff, at whatever time."""
         queue = self._queues.get(attempt.queue)
         place = place_of(attempt)
         return queue is not None and place is not None and place <= queue.taken
+
+    def taken_in_time(self, key: Key) -> bool:
+        """Whether a worker is known to have taken the waiting handoff early enough to start it."""
+        return any(key in queue.in_time for queue in self._queues.values())
 
     def restarted(self, worker: str, incarnation: int) -> Iterator[tuple[Key, Attempt]]:
         """The worker runs as `incarnation` now: yield what earlier ones took and never started."""
@@ -105,10 +133,10 @@ class Handoffs:
         return queue is not None and place is not None and queue.others < place <= queue.gone
 
     def overdue(self, log_ms: int) -> Iterator[tuple[Key, Attempt]]:
-        """Handoffs that were taken and whose `start_by` lies at or before `log_ms` (Unix ms)."""
+        """Handoffs that were taken in time and whose `start_by` is at or before `log_ms`."""
         for queue in self._queues.values():
             for key, attempt in queue.waiting.items():
-                if attempt.start_by_ms <= log_ms and self.taken(attempt):
+                if attempt.start_by_ms <= log_ms and key in queue.in_time:
                     yield key, attempt
 
     def unmarked(self, log_ms: int, age_ms: int) -> set[str]:

@@ -10,8 +10,8 @@ Rules:
    `stuck`: alive, and no progress for longer than the type usually needs. It puts the finding on
    record; only the step's own timeout, which runs in the fold, ends the attempt.
    `replaced`: a newer incarnation of its worker said hello.
-   `lost`: a handoff was taken and not started, and either its start limit has passed or the
-   incarnation that took it is gone.
+   `lost`: a handoff was taken and not started, and either the incarnation that took it is gone,
+   or its start limit has passed and it was taken in time to be started.
 4. Each verdict on an attempt is said once, and again after a growing bound while the attempt is in
    flight: appending it may have failed. The fold drops what it knows.
 5. Every attempt in flight is watched, whatever its plan declares.
@@ -85,7 +85,7 @@ class Monitor:
         self._workers = Workers(self.settings.workers_max)
         self._watches = Watches()
         self._silence = Silence(self._watches, self.settings)
-        self._handoffs = Handoffs()
+        self._handoffs = Handoffs(self.settings.start_margin_ms)
         self._findings = Findings(self.settings)
         self._log_ms = 0
         self._asked_ms: int | None = None
@@ -166,7 +166,8 @@ class Monitor:
     def mark(self, mark: Mark) -> None:
         """Take how far a queue's group has taken handoffs; only of this partition."""
         if mark.partition == self.partition:
-            self._handoffs.mark(mark)
+            # The later of both logs' times: a mark is at most as new as that, so never too early.
+            self._handoffs.mark(mark, max(self._log_ms, self._clock.at_ms or 0))
 
     # What follows from it.
 
@@ -195,6 +196,7 @@ class Monitor:
 
     def queues_to_read(self, log_ms: int) -> set[str]:
         """Queues whose group's marks are wanted at log time `log_ms` (Unix ms)."""
+        self._log_ms = max(self._log_ms, log_ms)
         return self._handoffs.unmarked(log_ms, self.settings.mark_age_ms)
 
     # What can be asked.
@@ -262,6 +264,7 @@ class Monitor:
 
     def _leave(self, key: Key, successor: Attempt | None) -> None:
         """The attempt before is over. One that was taken and never started is lost even so."""
+        in_time = self._handoffs.taken_in_time(key)
         handoff = self._handoffs.pop(key)
         if handoff is None:
             self._findings.drop(key)
@@ -270,7 +273,7 @@ class Monitor:
             successor is not None
             and successor.epoch > handoff.epoch
             and self._log_ms >= handoff.start_by_ms
-            and self._handoffs.taken(handoff)
+            and in_time
         )
         if expired:
             finding = self._lost(key, handoff, _NOT_STARTED)

@@ -190,6 +190,40 @@ def test_a_handoff_that_expired_after_it_was_taken_is_charged_to_its_own_epoch()
     assert len(world.said) == 1
 
 
+@pytest.mark.parametrize("taken_after_ms", [28_250, 30_000, 31_000])
+def test_a_handoff_that_was_taken_too_late_to_be_started_is_not_lost(taken_after_ms: int) -> None:
+    """A backlog: whoever takes it then rightly leaves it, and is as healthy as before."""
+    world = World()
+    world.dispatch("r", offset=5)
+    world.pass_ms(taken_after_ms)
+    world.monitor.mark(world.mark(5))
+    world.pass_ms(5_000)
+    world.dispatch("r", epoch=2, offset=90)
+    world.judge()
+    assert world.said == []
+
+
+def test_a_mark_of_a_later_handoff_does_not_make_the_earlier_late() -> None:
+    world = World()
+    world.dispatch("r", offset=5)
+    world.monitor.mark(world.mark(5))
+    world.pass_ms(29_500)
+    world.monitor.mark(world.mark(8))
+    world.pass_ms(3_000)
+    assert world.verdicts() == [("r", "s", 1, Verdict.LOST)]
+
+
+def test_a_handoff_that_is_read_after_its_mark_was_taken_in_time_or_not_as_the_mark_was() -> None:
+    for known_after_ms, lost in ((0, 1), (29_000, 0)):
+        world = World()
+        since_ms = world.at_ms
+        world.pass_ms(known_after_ms)
+        world.monitor.mark(world.mark(5))
+        world.dispatch("r", offset=5, since_ms=since_ms, start_by_ms=since_ms + 30_000)
+        world.pass_ms(33_000)
+        assert len(world.said) == lost
+
+
 def test_a_handoff_that_was_given_back_in_time_is_not_lost() -> None:
     world = World()
     world.dispatch("r", offset=5)
