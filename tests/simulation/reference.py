@@ -148,7 +148,11 @@ class Reference:
     def check_peace(self, verdict: StallSuspected) -> None:
         """P8: where nothing fails, nobody is called dead; a step may be busy for ever."""
         put_aside = self.story(verdict.run_id).state is RunState.QUARANTINED
-        if verdict.verdict is not Verdict.STUCK and not put_aside:
+        # A service that goes away in the middle of its own step has failed, in any world.
+        gone = verdict.verdict is Verdict.SILENT and (
+            (verdict.run_id, verdict.step) in self.world.services.gone
+        )
+        if verdict.verdict is not Verdict.STUCK and not put_aside and not gone:
             raise BrokenPromiseError(
                 f"P8: {verdict.run_id}/{verdict.step} is called {verdict.verdict}, nothing failed"
             )

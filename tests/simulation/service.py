@@ -25,6 +25,7 @@ class Services:
         self.process = Process(world.scheduler, "services")
         self.producer = Producer(world.network, self.process)
         self.begun: dict[tuple[str, str], bool] = {}
+        self.gone: set[tuple[str, str]] = set()
         for log in world.outputs["transitions"]:
             log.listeners.append(self.on_transition)
 
@@ -57,6 +58,7 @@ class Services:
             calm = self.world.network.calm
             if rng.random() < odds.hang and not calm and plan.recover is not RecoverPolicy.NOTIFY:
                 # Never heard of again: what follows is up to the step's `recover`.
+                self.gone.add((run_id, plan.name))
                 return
             if rng.random() >= odds.fail or calm or attempt == 4:
                 yield from self.say(StepCompleted(**name, ops=write_ops(plan, 0)))
