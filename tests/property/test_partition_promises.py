@@ -327,6 +327,18 @@ class PartitionMachine(RuleBasedStateMachine):
             case _:
                 self.put(StepCompleted(**who, ops=self.ops_for(who, pick % 12)))
 
+    @precondition(lambda self: self.superseded)
+    @rule(pick=picks, starts=st.booleans())
+    def superseded_attempt_reports_beside_its_successor(self, pick, starts):
+        """The successor runs or is about to start: whose report counts, only the epoch says."""
+        old = self.superseded[pick % len(self.superseded)]
+        story = self.promises.stories[old.run_id]
+        who = {"run_id": old.run_id, "step": old.step, "epoch": old.epoch}
+        if starts:
+            newest = {**who, "epoch": story.epochs[old.step]}
+            self.put(StepStarted(**newest, worker="w1", incarnation=7, reply_to="w1"))
+        self.put(StepCompleted(**who, ops=self.ops_for(who, pick % 12)))
+
     @rule()
     def append_time_goes_back(self):
         self.promises.folding.at_ms -= 2_500
