@@ -52,11 +52,16 @@ class Finding:
     remedy: str = ""
 
 
+def _installed(name: str) -> bool:
+    """Faust, once imported, has no spec to find."""
+    return name in sys.modules or importlib.util.find_spec(name) is not None
+
+
 def local_checks() -> Iterator[Finding]:
     """This machine: nothing here needs a network."""
     version = ".".join(map(str, sys.version_info[:3]))
     yield Finding("python", Health.OK, version)
-    missing = [name for name in _SERVICE_MODULES if importlib.util.find_spec(name) is None]
+    missing = [name for name in _SERVICE_MODULES if not _installed(name)]
     if missing:
         lacks = f"lacks {', '.join(missing)}"
         yield Finding("packages", Health.FAULT, lacks, "pip install 'dalsegno[service]'")
