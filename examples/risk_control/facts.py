@@ -10,17 +10,10 @@ from typing import NamedTuple
 from dalsegno.schemas.events import RunStarted, StepCompleted, StepStarted
 from dalsegno.schemas.outputs import Outcome, RunState, Transition
 from dalsegno.schemas.topics import Topics
+from dalsegno.streams.core.run_table import FINAL_RUNS
 from examples.risk_control import ledger
 from examples.risk_control.log import read
 from examples.risk_control.rules import SERVICES, expected
-
-_FINAL = {
-    RunState.SUCCEEDED,
-    RunState.FAILED,
-    RunState.COMPENSATED,
-    RunState.CANCELLED,
-    RunState.EXPIRED,
-}
 
 
 class Facts(NamedTuple):
@@ -68,7 +61,10 @@ def gather(bootstrap: str, topics: Topics, ledgers: Path, seed: int, application
     ]
     ended: dict[str, RunState] = {}
     for change in transitions:
-        if change.run_state_after in _FINAL and change.run_state_before != change.run_state_after:
+        if (
+            change.run_state_after in FINAL_RUNS
+            and change.run_state_before != change.run_state_after
+        ):
             ended[change.run_id] = change.run_state_after
     books = {name: list(ledger.read(ledgers / f"{name}.jsonl")) for name in SERVICES}
     wrong = _wrong_applications(books, seed, applications)

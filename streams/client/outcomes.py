@@ -13,18 +13,10 @@ from dalsegno.schemas.events import PlanExtended, RunStarted
 from dalsegno.schemas.outputs import Answer, AnswerType, RunState
 from dalsegno.schemas.values import Value
 from dalsegno.streams.client.errors import ReportRefused, RunRefused, WaitTimeout
+from dalsegno.streams.core.run_table import FINAL_RUNS
 
 _NEGATIVE = frozenset({AnswerType.REFUSED, AnswerType.SUPERSEDED, AnswerType.CANCELLED})
 _STARTS = frozenset({RunStarted.__name__, PlanExtended.__name__})
-_FINAL = frozenset(
-    {
-        RunState.SUCCEEDED,
-        RunState.FAILED,
-        RunState.COMPENSATED,
-        RunState.CANCELLED,
-        RunState.EXPIRED,
-    }
-)
 _POSITIVE = frozenset({AnswerType.ACCEPTED, AnswerType.DUPLICATE})
 R = TypeVar("R")
 
@@ -76,7 +68,7 @@ class Outcomes:
             told = self._of(answer.run_id)
             # A start that is sent again is told at once if its run has ended.
             if answer.answer is AnswerType.ENDED or (
-                answer.answer is AnswerType.DUPLICATE and answer.run_state in _FINAL
+                answer.answer is AnswerType.DUPLICATE and answer.run_state in FINAL_RUNS
             ):
                 told.ended = _result(answer)
             elif answer.kind in _STARTS and answer.answer is AnswerType.REFUSED:
