@@ -1,0 +1,1 @@
+"""What comes back first, how long it takes, and what a recovery would do. Pure."""

@@ -1,0 +1,254 @@
+"""Which of the waiting steps goes next, wherever several of them compete for one quota or budget.
+
+Between runs: the run with the least remaining estimated work first; of every four that go, one is
+the run with the worst slowdown, so that nothing long starves. Within a run: the step with the
+highest upward rank (`ranks.py`). Ties go by waiting since, then by run id, then by the step's
+place. The answer is a function of what waits, of `turn` and of the time asked about, never of the
+order in which steps were added.
+
+    order = WaitOrder()
+    order.put("run-1", place, rank_ms=..., standing=Standing(since_ms, work_ms, expected_ms))
+    order.restand("run-1", standing)     # a step of the run completed: less work remains
+    order.first(now_ms)                  # (run id, place) that `take` would give, or None
+    order.take(now_ms)                   # gives it, and moves the turn on
+    order.remove("run-1", place)         # it waits no more: cancelled, superseded, expired
+    order.drop("run-1")                  # nothing of the run waits any more
+    order.entries()                      # everything that waits, for a checkpoint or a preview
+    WaitOrder.load(entries, turn)        # the same order again
+
+Cost: O(log n) for each call but `entries` and `load`, amortised over the stale entries that lazy
+heaps leave behind; nothing scans what waits. The slowdown of a run that waits grows with time at a
+pace of its own, so no one heap can order them: runs are kept in classes of equal pace (their
+expected time, rounded down to two binary digits), whose order among themselves time cannot change,
+and a decision compares the heads of at most two classes an octave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from heapq import heapify, heappop, heappush
+from typing import Final
+
+import msgspec
+
+# Of so many decisions, the last one goes to the run with the worst slowdown.
+KEPT_ONE_IN: Final = 4
+# Stale entries of a lazy heap, beyond twice what waits, before it is built anew.
+_SLACK: Final = 64
+
+
+class Standing(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """Where a run stands among those that wait. Integers, milliseconds.
+
+    `since_ms`: when it was damaged (log time). `work_ms`: remaining estimated work, the sum over
+    its unfinished steps. `expected_ms`: what the rest would have taken, as estimated at `since_ms`.
+    """
+
+    since_ms: int
+    work_ms: int
+    expected_ms: int
+
+
+class Waiting(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """One step that waits."""
+
+    run_id: str
+    place: int
+    rank_ms: int
+    standing: Standing
+
+
+class _Line:
+    """What waits of one run: a lazy heap of (-rank, place), and the rank of each place."""
+
+    __slots__ = ("heap", "ranks", "standing")
+
+    def __init__(self, standing: Standing) -> None:
+        self.standing = standing
+        self.heap: list[tuple[int, int]] = []
+        self.ranks: dict[int, int] = {}
+
+    def put(self, place: int, rank_ms: int) -> None:
+        if self.ranks.get(place) != rank_ms:
+            self.ranks[place] = rank_ms
+            heappush(self.heap, (-rank_ms, place))
+
+    def top(self) -> int:
+        heap, ranks = self.heap, self.ranks
+        while ranks.get(heap[0][1]) != -heap[0][0]:
+            heappop(heap)
+        return heap[0][1]
+
+
+def pace(standing: Standing) -> int:
+    """The class of a run's slowdown: its expected time, rounded down to two binary digits."""
+    expected = max(1, standing.expected_ms)
+    shift = max(0, expected.bit_length() - 2)
+    return expected >> shift << shift
+
+
+def slowdown(standing: Standing, now_ms: int) -> tuple[int, int]:
+    """How much longer the run takes than expected: numerator and denominator, in milliseconds."""
+    return now_ms - standing.since_ms + standing.work_ms, pace(standing)
+
+
+class WaitOrder:
+    """The waiting steps of one fault point, or of one dispatch budget. Not thread-safe.
+
+    `turn` counts decisions modulo `KEPT_ONE_IN`; it is part of the state that a checkpoint keeps.
+    """
+
+    __slots__ = ("_entries", "_least", "_lines", "_slow", "_steps", "turn")
+
+    def __init__(self, turn: int = 0) -> None:
+        self.turn = turn
+        self._lines: dict[str, _Line] = {}
+        self._least: list[tuple[int, int, str]] = []
+        self._slow: dict[int, list[tuple[int, int, str]]] = {}
+        self._entries = 0
+        self._steps = 0
+
+    def __len__(self) -> int:
+        """How many steps wait."""
+        return self._steps
+
+    def __contains__(self, key: tuple[str, int]) -> bool:
+        """Whether a step (run id, place) waits."""
+        line = self._lines.get(key[0])
+        return line is not None and key[1] in line.ranks
+
+    def put(self, run_id: str, place: int, *, rank_ms: int, standing: Standing) -> None:
+        """A step waits. Putting it again gives it the new rank; its run has the new standing."""
+        line = self._lines.get(run_id)
+        if line is None:
+            line = self._lines[run_id] = _Line(standing)
+            self._stand(run_id, standing)
+        elif line.standing != standing:
+            line.standing = standing
+            self._stand(run_id, standing)
+        self._steps += place not in line.ranks
+        line.put(place, rank_ms)
+
+    def restand(self, run_id: str, standing: Standing) -> None:
+        """The run's standing has changed; nothing happens when nothing of it waits."""
+        line = self._lines.get(run_id)
+        if line is not None and line.standing != standing:
+            line.standing = standing
+            self._stand(run_id, standing)
+
+    def remove(self, run_id: str, place: int) -> bool:
+        """The step waits no more. False when it did not."""
+        line = self._lines.get(run_id)
+        if line is None or line.ranks.pop(place, None) is None:
+            return False
+        self._steps -= 1
+        if not line.ranks:
+            del self._lines[run_id]
+        return True
+
+    def drop(self, run_id: str) -> None:
+        """Nothing of the run waits any more."""
+        line = self._lines.pop(run_id, None)
+        if line is not None:
+            self._steps -= len(line.ranks)
+
+    def first(self, now_ms: int) -> tuple[str, int] | None:
+        """What goes next at log time `now_ms`: (run id, place of the step), or None."""
+        if not self._lines:
+            return None
+        run_id = self._slowest(now_ms) if self._kept() else self._shortest()
+        return run_id, self._lines[run_id].top()
+
+    def take(self, now_ms: int) -> tuple[str, int] | None:
+        """Gives what goes next and moves the turn on. None when nothing waits."""
+        found = self.first(now_ms)
+        if found is not None:
+            self.remove(*found)
+            self.turn = (self.turn + 1) % KEPT_ONE_IN
+        return found
+
+    def entries(self) -> list[Waiting]:
+        """Everything that waits, by run id and place: equal orders have equal entries."""
+        return [
+            Waiting(run_id, place, line.ranks[place], line.standing)
+            for run_id, line in sorted(self._lines.items())
+            for place in sorted(line.ranks)
+        ]
+
+    @classmethod
+    def load(cls, entries: Iterable[Waiting], turn: int = 0) -> WaitOrder:
+        """The order that `entries` and `turn` came from."""
+        order = cls(turn)
+        for each in entries:
+            order.put(each.run_id, each.place, rank_ms=each.rank_ms, standing=each.standing)
+        return order
+
+    def _kept(self) -> bool:
+        return self.turn % KEPT_ONE_IN == KEPT_ONE_IN - 1
+
+    def _stand(self, run_id: str, standing: Standing) -> None:
+        heappush(self._least, (standing.work_ms, standing.since_ms, run_id))
+        heappush(
+            self._slow.setdefault(pace(standing), []),
+            (standing.since_ms - standing.work_ms, standing.since_ms, run_id),
+        )
+        self._entries += 1
+        if self._entries > 2 * len(self._lines) + _SLACK:
+            self._rebuild()
+
+    def _rebuild(self) -> None:
+        """Without the stale entries: what it costs was saved up by as many calls as it drops."""
+        standings = [(run_id, line.standing) for run_id, line in self._lines.items()]
+        self._least = [(s.work_ms, s.since_ms, run_id) for run_id, s in standings]
+        heapify(self._least)
+        self._slow = {}
+        for run_id, s in standings:
+            self._slow.setdefault(pace(s), []).append((s.since_ms - s.work_ms, s.since_ms, run_id))
+        for heap in self._slow.values():
+            heapify(heap)
+        self._entries = len(standings)
+
+    def _shortest(self) -> str:
+        heap, lines = self._least, self._lines
+        while True:
+            work_ms, since_ms, run_id = heap[0]
+            line = lines.get(run_id)
+            if line is not None:
+                standing = line.standing
+                if standing.work_ms == work_ms and standing.since_ms == since_ms:
+                    return run_id
+            heappop(heap)
+
+    def _slowest(self, now_ms: int) -> str:
+        """The head of each class, compared as exact fractions: waited and ahead over expected."""
+        best: tuple[int, int, str] | None = None
+        over = 1
+        for expected in list(self._slow):
+            head = self._head(expected)
+            if head is None:
+                continue
+            if best is not None:
+                left = (now_ms - head[0]) * over
+                right = (now_ms - best[0]) * expected
+                if left < right or (left == right and head[1:] > best[1:]):
+                    continue
+            best, over = head, expected
+        assert best is not None, "each run that waits stands in a class"
+        return best[2]
+
+    def _head(self, expected: int) -> tuple[int, int, str] | None:
+        heap, lines = self._slow[expected], self._lines
+        while heap:
+            key, since_ms, run_id = heap[0]
+            line = lines.get(run_id)
+            if line is not None:
+                standing = line.standing
+                if (
+                    standing.since_ms == since_ms
+                    and since_ms - standing.work_ms == key
+                    and pace(standing) == expected
+                ):
+                    return heap[0]
+            heappop(heap)
+        del self._slow[expected]
+        return None
