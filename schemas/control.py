@@ -130,12 +130,22 @@ class RunRestored(RunControl, frozen=True, kw_only=True, gc=False):
     digest: bytes
 
 
+class DecisionKey(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The public half of a key that a person signs decisions with. `holder`: whose it is."""
+
+    key_id: str
+    public_key: bytes
+    holder: str
+
+
 class Policy(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Settings that decide anything, in the log so that every fold agrees. Times in milliseconds.
 
     `queues` lists what plans may name. `schemas` lists fingerprints of event schemas in force
     (empty: all that the code's built-in contract has); `mac_keys` the ids of MAC keys in force
-    (empty: any key that the settings have).
+    (empty: any key that the settings have). `decision_keys`: who may decide (empty: nobody).
+    `reminder_first_ms`: after it the first reminder of a package that nobody has answered; each
+    further one waits twice as long, `reminders_max` in all.
     """
 
     queues: tuple[str, ...] = ("default",)
@@ -161,6 +171,9 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     dispatch_bytes_max: int = 921_600
     step_concurrency_max: int = 1_000
     retry_default: RetryPolicy = RetryPolicy()
+    decision_keys: tuple[DecisionKey, ...] = ()
+    reminder_first_ms: int = 3_600_000
+    reminders_max: int = 5
 
 
 class PolicySet(PartitionControl, frozen=True, kw_only=True, gc=False):
@@ -176,7 +189,11 @@ class RulesChanged(PartitionControl, frozen=True, kw_only=True, gc=False):
 
 
 class DecisionMade(RunControl, frozen=True, kw_only=True, gc=False):
-    """A person's decision, bound to what was shown. One-shot by `decision_id`."""
+    """A person's decision, bound to what was shown. One-shot by `decision_id`.
+
+    `package_digest` is that of the package that the person saw. `ops`: context operations for
+    supply, edit and skip. `bulk_id` names the list that the decision was part of, if it was.
+    """
 
     decision_id: str
     escalation_id: str
@@ -188,6 +205,8 @@ class DecisionMade(RunControl, frozen=True, kw_only=True, gc=False):
     plan_digest: bytes = b""
     values_digest: bytes = b""
     expected_run_version: int | None = None
+    package_digest: bytes = b""
+    bulk_id: str = ""
 
 
 class ArchiveConfirmed(PartitionControl, frozen=True, kw_only=True, gc=False):

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from dalsegno.schemas import control, events, liveness, outputs, plan
+from dalsegno.schemas import control, events, liveness, outputs, package, plan
 
 RUN_EVENTS: Final[tuple[type[events.RunEvent], ...]] = (
     events.RunStarted,
@@ -84,7 +84,7 @@ def classes() -> dict[str, type]:
     """Every record and enumeration class that a schema may name, by its name."""
     return {
         name: cls
-        for module in (plan, events, control, liveness, outputs)
+        for module in (plan, events, control, liveness, package, outputs)
         for name, cls in vars(module).items()
         if isinstance(cls, type) and issubclass(cls, msgspec.Struct | StrEnum)
     }

@@ -8,6 +8,15 @@ from enum import StrEnum
 
 import msgspec
 
+from dalsegno.schemas.package import (
+    EarlierDecision,
+    EffectLine,
+    Fact,
+    FieldLine,
+    Option,
+    Silence,
+)
+
 
 class Outcome(StrEnum):
     """What became of an event. Every acknowledged event has exactly one of the five, or waits."""
@@ -168,7 +177,14 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Escalation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Asks a person. One is open per run and step; `escalation_id` is derived, not random."""
+    """Asks a person. One is open per run and step; `escalation_id` is derived, not random.
+
+    The blocks stand in the order in which a person needs them: what is asked, by when, what if
+    nobody answers; goals; the last valid conclusion; the failure; effects; options; fields;
+    evidence; the binding. `partition`, `offset`: of the event that asked. `cause` is equal for
+    packages that have the same cause. `package_digest` is what a decision binds itself to.
+    `reminder`: 0 for the package itself, n for its nth reminder.
+    """
 
     escalation_id: str
     run_id: str
@@ -192,6 +208,23 @@ class Escalation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     plan_digest: bytes
     values_digest: bytes
     effects: tuple[JournalEntry, ...] = ()
+    question: str = ""
+    silence: Silence = Silence.NOTHING
+    silence_text: str = ""
+    run_goal: str = ""
+    facts: tuple[Fact, ...] = ()
+    evidence: str = ""
+    dependency: str = ""
+    effect_lines: tuple[EffectLine, ...] = ()
+    effects_more: int = 0
+    options: tuple[Option, ...] = ()
+    fields: tuple[FieldLine, ...] = ()
+    partition: int = 0
+    offset: int = 0
+    cause: str = ""
+    earlier: tuple[EarlierDecision, ...] = ()
+    reminder: int = 0
+    package_digest: bytes = b""
 
 
 class FaultReport(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -85,3 +85,18 @@ def plain(record: object) -> Any:
     if isinstance(record, tuple):
         return [plain(each) for each in record]
     return str(record.value) if hasattr(record, "value") else record
+
+
+def as_written(record: Any, schema: Record) -> Any:
+    """The plain form of a record, as far as an older schema has its fields."""
+    return {field.name: _as_written(record[field.name], field.type) for field in schema.fields}
+
+
+def _as_written(value: Any, schema: AvroType) -> Any:
+    if isinstance(schema, Record):
+        return as_written(value, schema)
+    if isinstance(schema, Array):
+        return [_as_written(each, schema.items) for each in value]
+    if isinstance(schema, Union):
+        return None if value is None else _as_written(value, optional_branches(schema)[2])
+    return value
