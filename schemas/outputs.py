@@ -90,12 +90,30 @@ class JournalEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     result: bytes = b""
 
 
+class UndoEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """An effect of another step that a compensation has to take back, as far as it was done.
+
+    `key`: the key under which the effect was done, or may have been. `undo_input`: what its intent
+    left for whoever takes it back, MessagePack.
+    """
+
+    effect: str
+    occurrence: int
+    key: str
+    status: EffectStatus
+    epoch: int
+    result: bytes = b""
+    undo_input: bytes = b""
+
+
 class Handoff(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Gives one attempt of a step to a worker. Headers carry its sequence.
 
     `inputs` is a MessagePack map of exactly the fields that the step may read. `recovery_key` is
     the same for every attempt; effect keys derive from it. `start_by_ms`: the step may start only
     while the append time of its `StepStarted` is below this. `save`: what the attempt before kept.
+    A compensation takes back the step `undoes`: its effects in `undo`, and `wrote`, a MessagePack
+    map of what the context holds in the fields that it may write.
     """
 
     run_id: str
@@ -117,6 +135,10 @@ class Handoff(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     context_schema: str = ""
     context_schema_version: int = 1
     retries: int = 0
+    undoes: str = ""
+    undoes_completed: bool = False
+    undo: tuple[UndoEntry, ...] = ()
+    wrote: bytes = b""
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True, gc=False):

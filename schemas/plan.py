@@ -78,7 +78,10 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class StepPlan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One step of a plan, as declared."""
+    """One step of a plan, as declared.
+
+    `pivot`: once the step is done, or may have been, the run only goes forward.
+    """
 
     name: str
     needs: tuple[str, ...] = ()
@@ -97,6 +100,7 @@ class StepPlan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     goal: str = ""
     unknown: UnknownPolicy = UnknownPolicy.RETRY
     recover: RecoverPolicy = RecoverPolicy.NOTIFY
+    pivot: bool = False
 
 
 class Merge(msgspec.Struct, frozen=True, kw_only=True, gc=False):

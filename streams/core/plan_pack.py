@@ -3,7 +3,8 @@
 Layout, format 1: `[1, [row per step], secrets, [[field, rule], ...], gates, on_failure,
 stop_clocks_for_people]`. A row holds the values of `StepPlan` in the order of its fields, `retry`
 again as a row. Fields that a later format adds come last in their row, so that older code can read
-it. Steps behind a plan: `[2, digest of the plan before, [row per step]]`.
+it; they are left out at their default, so that a plan without them keeps its digest. Steps behind a
+plan: `[2, digest of the plan before, [row per step]]`.
 """
 
 from __future__ import annotations
@@ -65,6 +66,8 @@ def _pack_steps(steps: Sequence[StepPlan]) -> list[_Row]:
     for step in steps:
         row: list[object] = [getattr(step, name) for name in _STEP_FIELDS]
         row[_RETRY_AT] = msgspec.structs.astuple(step.retry)
+        if not step.pivot:
+            row.pop()
         rows.append(tuple(row))
     return rows
 
