@@ -10,18 +10,23 @@ from hypothesis import strategies as st
 from dalsegno.streams.core.recovery.order import (
     KEPT_ONE_IN,
     Standing,
-    Waiting,
     WaitOrder,
     pace,
-    slowdown,
 )
 
 RUNS = [f"run-{n}" for n in range(6)]
 standings = st.builds(
-    Standing, st.integers(0, 50), st.integers(0, 40), st.sampled_from([0, 1, 2, 3, 5, 8, 90])
+    Standing,
+    st.integers(0, 50),
+    st.integers(0, 40),
+    st.sampled_from([0, 500, 700, 800, 1_000, 9_000]),
 )
 puts = st.tuples(
-    st.just("put"), st.sampled_from(RUNS), st.integers(0, 4), st.integers(0, 9), standings
+    st.just("put"),
+    st.sampled_from(RUNS),
+    st.integers(0, 4),
+    st.tuples(st.integers(0, 9), st.integers(1, 5)),
+    standings,
 )
 restands = st.tuples(st.just("restand"), st.sampled_from(RUNS), standings)
 removes = st.tuples(st.just("remove"), st.sampled_from(RUNS), st.integers(0, 4))
@@ -34,8 +39,8 @@ class Reference:
     """The same rules by looking at everything each time."""
 
     def __init__(self) -> None:
-        self.runs: dict[str, tuple[Standing, dict[int, int]]] = {}
-        self.turn = 0
+        self.runs: dict[str, tuple[Standing, dict[int, tuple[int, int]]]] = {}
+        self.balance = 0
 
     def do(self, now_ms: int, what: str, *args: object) -> tuple[str, int] | None:
         if what == "take":
@@ -43,9 +48,9 @@ class Reference:
         run_id = args[0]
         assert isinstance(run_id, str)
         if what == "put":
-            _, place, rank, standing = args
-            ranks = self.runs[run_id][1] if run_id in self.runs else {}
-            self.runs[run_id] = (standing, {**ranks, place: rank})  # type: ignore[dict-item]
+            _, place, step, standing = args
+            steps = self.runs[run_id][1] if run_id in self.runs else {}
+            self.runs[run_id] = (standing, {**steps, place: step})  # type: ignore[dict-item]
         elif run_id in self.runs and what == "restand":
             self.runs[run_id] = (args[1], self.runs[run_id][1])  # type: ignore[assignment]
         elif run_id in self.runs and what == "remove":
@@ -66,14 +71,15 @@ class Reference:
 
         def slow(run_id: str) -> tuple[Fraction, int, str]:
             standing = self.runs[run_id][0]
-            return -Fraction(*slowdown(standing, now_ms)), standing.since_ms, run_id
+            waited = now_ms - standing.since_ms
+            return -Fraction(waited, pace(standing)), standing.since_ms, run_id
 
-        kept = self.turn % KEPT_ONE_IN == KEPT_ONE_IN - 1
+        kept = self.balance >= 0
         run_id = min(self.runs, key=slow if kept else short)
-        ranks = self.runs[run_id][1]
-        place = min(ranks, key=lambda p: (-ranks[p], p))
+        steps = self.runs[run_id][1]
+        place = min(steps, key=lambda p: (-steps[p][0], p))
+        self.balance += steps[place][1] * (1 - KEPT_ONE_IN if kept else 1)
         self.do(now_ms, "remove", run_id, place)
-        self.turn += 1
         return run_id, place
 
 
@@ -81,8 +87,8 @@ def do(order: WaitOrder, now_ms: int, what: str, *args: object) -> tuple[str, in
     if what == "take":
         return order.take(now_ms)
     if what == "put":
-        run_id, place, rank, standing = args
-        order.put(run_id, place, rank_ms=rank, standing=standing)  # type: ignore[arg-type]
+        run_id, place, (rank, usual), standing = args  # type: ignore[misc]
+        order.put(run_id, place, rank_ms=rank, usual_ms=usual, standing=standing)  # type: ignore[arg-type,has-type]
     else:
         getattr(order, what)(*args)
     return None
@@ -96,7 +102,7 @@ def test_every_decision_is_that_of_looking_at_everything(
     order, reference = WaitOrder(), Reference()
     for step in history:
         assert do(order, now_ms, *step) == reference.do(now_ms, *step)  # type: ignore[arg-type]
-        assert len(order) == sum(len(ranks) for _, ranks in reference.runs.values())
+        assert len(order) == sum(len(steps) for _, steps in reference.runs.values())
         now_ms += 7
     while reference.runs:
         assert order.first(now_ms) == order.first(now_ms)
@@ -111,36 +117,49 @@ def test_a_restored_order_decides_as_the_one_that_was_saved(
     order = WaitOrder()
     for step in history:
         do(order, now_ms, *step)  # type: ignore[arg-type]
-    again = WaitOrder.load(reversed(order.entries()), order.turn)
+    again = WaitOrder.load(reversed(order.entries()), order.balance_ms)
     assert again.entries() == order.entries()
     while len(order):
         assert again.take(now_ms) == order.take(now_ms)
         now_ms += 3
 
 
-def test_one_of_four_goes_to_the_run_that_suffers_most() -> None:
+def test_a_quarter_of_the_time_goes_to_the_run_that_suffers_most() -> None:
     order = WaitOrder()
     for place in range(8):
-        order.put("long", place, rank_ms=10, standing=Standing(0, 90_000, 90_000))
-        order.put("slow", place, rank_ms=10, standing=Standing(0, 500_000, 1_000))
-        order.put("short", place, rank_ms=10, standing=Standing(9_000, 50, 100_000))
+        for name, standing in (
+            ("long", Standing(0, 90_000, 90_000)),
+            ("slow", Standing(0, 500_000, 1_000)),
+            ("short", Standing(9_000, 50, 100_000)),
+        ):
+            order.put(name, place, rank_ms=10, usual_ms=10, standing=standing)
     given_to = [found[0] for _ in range(8) if (found := order.take(10_000)) is not None]
-    assert given_to == ["short", "short", "short", "slow"] * 2
+    assert given_to == ["slow", "short", "short", "short"] * 2
+
+
+def test_long_steps_of_the_kept_share_count_for_what_they_take() -> None:
+    order = WaitOrder()
+    for place in range(50):
+        slow, short = Standing(0, 500_000, 1_000), Standing(9_000, 50, 100_000)
+        order.put("slow", place, rank_ms=10, usual_ms=100, standing=slow)
+        order.put("short", place, rank_ms=10, usual_ms=10, standing=short)
+    given_to = [found[0] for _ in range(31) if (found := order.take(10_000)) is not None]
+    assert given_to.count("slow") == 1
 
 
 def test_the_pace_of_a_run_keeps_two_binary_digits() -> None:
-    assert [pace(Standing(0, 0, n)) for n in (-5, 0, 1, 2, 3, 5, 6, 7, 100, 1_000)] == [
-        *[1, 1, 1, 2, 3, 4, 6, 6, 96, 768]
-    ]
+    expected = (-5, 0, 499, 511, 512, 700, 1_000, 1_535, 1_536, 100_000)
+    paces = [384, 384, 384, 384, 512, 512, 768, 1_024, 1_536, 98_304]
+    assert [pace(Standing(0, 0, n)) for n in expected] == paces
 
 
 def test_a_hundred_thousand_runs_cost_a_logarithm_and_no_scan() -> None:
-    """Counts the comparisons of run ids' entries, not seconds."""
+    """Counts how many runs are looked at, not seconds."""
     runs = 100_000
-    order = WaitOrder.load(
-        Waiting(f"r{n}", 0, n % 97, Standing(n % 1_013, 1 + n * 7_919 % 90_001, 1 + n * 31 % 9_999))
-        for n in range(runs)
-    )
+    order = WaitOrder()
+    for n in range(runs):
+        standing = Standing(n % 1_013, 1 + n * 7_919 % 90_001, 1 + n * 31 % 9_999)
+        order.put(f"r{n}", 0, rank_ms=n % 97, usual_ms=1 + n % 89, standing=standing)
     looked_at = 0
 
     class Counting(dict[str, object]):
@@ -152,5 +171,5 @@ def test_a_hundred_thousand_runs_cost_a_logarithm_and_no_scan() -> None:
     order._lines = Counting(order._lines)  # type: ignore[assignment]
     for now_ms in range(2_000, 4_000):
         assert order.take(now_ms) is not None
-    classes = 2 * (9_999).bit_length()
+    classes = 2 * (9_999 // 500).bit_length()
     assert looked_at <= 2_000 * (4 + classes)
