@@ -123,6 +123,10 @@ class WaitOrder:
         line = self._lines.get(key[0])
         return line is not None and key[1] in line.steps
 
+    def holds_run(self, run_id: str) -> bool:
+        """Whether any step of a run waits."""
+        return run_id in self._lines
+
     def put(
         self, run_id: str, place: int, *, rank_ms: int, usual_ms: int, standing: Standing
     ) -> None:
