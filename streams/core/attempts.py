@@ -15,7 +15,7 @@ from dalsegno.schemas.events import (
     StepStarted,
 )
 from dalsegno.schemas.outputs import AnswerType, Outcome
-from dalsegno.schemas.plan import StepPlan
+from dalsegno.schemas.plan import StepPlan, StepRole
 from dalsegno.streams.core.answering import tell
 from dalsegno.streams.core.draft import Draft
 from dalsegno.streams.core.moment import APPLIED, Ruling, duplicate, refused, superseded
@@ -57,7 +57,8 @@ def judge(draft: Draft, event: AttemptEvent, what: StepInput) -> int | Ruling:
         return refused("unknown_epoch", f"epoch {epoch}, the step's last is {row.epoch}")
     table = MANAGED
     if epoch == 0:
-        if draft.steps[place].queue:
+        step = draft.steps[place]
+        if step.queue or step.role is StepRole.COMPENSATION:
             return refused("not_dispatched", "the step has not been given out yet")
         table = OBSERVED
         if event.attempt < row.attempt:

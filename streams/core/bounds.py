@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from dalsegno.schemas.outputs import JournalEntry, StepChange, Transition
+from dalsegno.schemas.outputs import JournalEntry, StepChange, Transition, UndoEntry
 
 # Of a sentence, in code points of up to 4 bytes each.
 WORDS_CHARS_MAX: Final = 16_384
@@ -34,7 +34,7 @@ def utf8_bytes(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode())
 
 
-def entry_bytes(entry: JournalEntry) -> int:
+def entry_bytes(entry: JournalEntry | UndoEntry) -> int:
     """About what an entry of a journal takes on the wire, rather more than less."""
     return _ENTRY_BYTES + utf8_bytes(entry.effect) + len(entry.key) + len(entry.result)
 

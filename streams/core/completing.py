@@ -6,6 +6,7 @@ from typing import Final
 
 from dalsegno.schemas.events import FailureType, StepCompleted
 from dalsegno.schemas.outputs import Outcome
+from dalsegno.schemas.plan import StepRole
 from dalsegno.streams.core.attempts import close, judge, observe
 from dalsegno.streams.core.context import ContextError, ContextTooLarge, WriteRefused
 from dalsegno.streams.core.draft import Draft
@@ -15,6 +16,7 @@ from dalsegno.streams.core.information import recheck_missing
 from dalsegno.streams.core.moment import APPLIED, Ruling, refused
 from dalsegno.streams.core.routing import route
 from dalsegno.streams.core.rows import StepRow
+from dalsegno.streams.core.saga.taking_back import compensation_completed
 from dalsegno.streams.core.step_table import COMPLETED, PENDING, READY, StepInput
 
 # An empty MessagePack array of operations, and nothing at all.
@@ -90,9 +92,20 @@ def _class_of(error: ContextError) -> str:
     return "bad_ops"
 
 
+def _took_back(draft: Draft, place: int, row: StepRow) -> None:
+    row.flight = row.past = None
+    if draft.saved(place) is not None:
+        draft.save = (place, None)
+    draft.facts = True
+    compensation_completed(draft, place)
+
+
 def _complete(draft: Draft, place: int, row: StepRow) -> None:
     head = draft.head
     draft.move(place, row, COMPLETED)
+    if draft.steps[place].role is StepRole.COMPENSATION:
+        _took_back(draft, place, row)
+        return
     row.flight = None
     row.past = None
     if draft.saved(place) is not None:

@@ -6,7 +6,7 @@ from heapq import heappop, heappush
 from typing import Final
 
 from dalsegno.schemas.outputs import EffectStatus, Handoff, JournalEntry, RunState
-from dalsegno.schemas.plan import UnknownPolicy
+from dalsegno.schemas.plan import StepRole, UnknownPolicy
 from dalsegno.streams.core.actions import Dispatch
 from dalsegno.streams.core.bounds import entry_bytes, utf8_bytes
 from dalsegno.streams.core.context_errors import MissingFields
@@ -16,6 +16,7 @@ from dalsegno.streams.core.escalating import ask, ask_for_fields
 from dalsegno.streams.core.rows import Flight, StepRow, engine_gives
 from dalsegno.streams.core.run_table import FINAL_RUNS
 from dalsegno.streams.core.runstate import ASKING, BACKING, BLOCKED, FLYING, GOING
+from dalsegno.streams.core.saga.handing import NOTHING, Taking, what_to_take_back
 from dalsegno.streams.core.step_table import DISPATCHED, READY
 
 # What a handoff holds beside its inputs, effects and save: names, numbers, framing. Where these are
@@ -26,6 +27,8 @@ _FEW_FIELDS: Final = 32
 # An empty MessagePack map.
 _NO_INPUTS: Final = b"\x80"
 _PEOPLE: Final = frozenset({"person", "information"})
+# What a run is while something of it is out.
+_GOING: Final = frozenset({RunState.RUNNING, RunState.COMPENSATING})
 
 
 def dispatch_ready(draft: Draft) -> None:
@@ -92,6 +95,10 @@ def _give_out(draft: Draft, place: int, row: StepRow) -> int:
             detail = "an effect was intended, its outcome is unknown"
             ask(draft, place, row, reason="unknown_effect", detail=detail)
             return 0
+    taking = NOTHING
+    if step.role is StepRole.COMPENSATION:
+        taking = what_to_take_back(draft, place, row)
+        size += taking.bytes
     save = None
     if run.saves is not None:
         save = run.saves.get(place)
@@ -101,7 +108,7 @@ def _give_out(draft: Draft, place: int, row: StepRow) -> int:
         detail = f"about {size} bytes, the policy allows {policy.dispatch_bytes_max}"
         ask(draft, place, row, reason="handoff_too_large", detail=detail)
         return 0
-    _take_off(draft, place, row, inputs=inputs, effects=effects, save=save)
+    _take_off(draft, place, row, inputs=inputs, effects=effects, save=save, taking=taking)
     return 1
 
 
@@ -113,6 +120,7 @@ def _take_off(
     inputs: bytes,
     effects: tuple[JournalEntry, ...],
     save: bytes | None,
+    taking: Taking,
 ) -> None:
     head, now, run, step = draft.head, draft.now, draft.run, draft.steps[place]
     policy = now.policy
@@ -122,7 +130,7 @@ def _take_off(
         head.redone += 1
     row.epoch += 1
     row.closed = ""
-    if head.state is not RunState.RUNNING:
+    if head.state not in _GOING:
         # It will be, once this unit is settled; the handoff names the version as of then.
         draft.facts = True
     queue = step.queue or policy.queues[0]
@@ -146,7 +154,13 @@ def _take_off(
         context_schema=head.context_schema,
         context_schema_version=head.context_schema_version,
         retries=row.failures + row.infra,
+        undoes=taking.step,
+        undoes_completed=taking.completed,
+        undo=taking.effects,
+        wrote=taking.wrote,
     )
+    if taking is not NOTHING:
+        row.undoes = taking.noted()
     action = Dispatch(queue, handoff, head.trace)
     offset, index, count = now.outbox.put("queue." + queue, action)
     row.flight = Flight(log_ms, start_by, offset, index, count)
@@ -165,18 +179,27 @@ def settle(draft: Draft) -> None:
     if head.state in FINAL_RUNS:
         return
     if head.left == 0 and not head.plan_open:
-        state, waiting = RunState.SUCCEEDED, ""
-        draft.reason = "all steps completed"
+        state, waiting = _finished(draft), ""
     elif head.paused:
         state, waiting = RunState.PAUSED, ""
     else:
         state, waiting = _doing(draft, tally)
+        if head.saga is not None and waiting not in _PEOPLE:
+            state = RunState.COMPENSATING
     head.waiting_for = waiting
-    if draft.plan.plan.stop_clocks_for_people:
+    if draft.plan.plan.stop_clocks_for_people and head.saga is None:
         _stop_clock(draft, people=waiting in _PEOPLE)
     if state is not head.state:
         head.state = state
         draft.facts = True
+
+
+def _finished(draft: Draft) -> RunState:
+    if draft.head.saga is None:
+        draft.reason = "all steps completed"
+        return RunState.SUCCEEDED
+    draft.reason = draft.head.saga.cause
+    return RunState.COMPENSATED
 
 
 def _stop_clock(draft: Draft, *, people: bool) -> None:

@@ -10,6 +10,7 @@ from dalsegno.streams.core.draft import Draft
 from dalsegno.streams.core.effects import effect_mark
 from dalsegno.streams.core.names import DETAIL_CHARS_MAX
 from dalsegno.streams.core.runstate import FLYING, UNKNOWN_MAX, Stub, StubHead
+from dalsegno.streams.core.saga.looking import left_of
 
 # A final context up to this size stays in the stub, so that who asks later still gets it.
 STUB_CONTEXT_BYTES: Final = 2_048
@@ -59,12 +60,20 @@ def end_run(draft: Draft, *, step: str, epoch: int) -> Stub:
             last_epoch=epoch,
             request_id=draft.seen,
             effects_unknown=head.effects_unknown,
+            detail=_left(draft),
             unknown=_unknown(draft),
             context=context if len(context) <= STUB_CONTEXT_BYTES else b"",
         ),
     )
     stub.kept = run.kept
     return stub
+
+
+def _left(draft: Draft) -> str:
+    """What a run that was being taken back leaves behind, exactly."""
+    if draft.head.saga is None or draft.head.state is RunState.COMPENSATED:
+        return ""
+    return left_of(draft).text()[:DETAIL_CHARS_MAX]
 
 
 def _unknown(draft: Draft) -> tuple[bytes, ...]:

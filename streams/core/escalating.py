@@ -96,7 +96,8 @@ def notice(draft: Draft, place: int, row: StepRow, reason: str, detail: str) -> 
 def close_gate(draft: Draft, gate: str, detail: str, *, told: bool = False) -> None:
     """No further step of the run starts until a person agrees. `told`: a person has been asked."""
     head = draft.head
-    if head.gate:
+    if head.gate or head.saga is not None:
+        # Compensations are no further steps: nothing that a gate is for.
         return
     head.gate = gate
     head.gate_due_ms = draft.now.log_ms + draft.now.policy.person_wait_ms

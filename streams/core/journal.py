@@ -12,6 +12,7 @@ from dalsegno.streams.core.draft import Draft
 from dalsegno.streams.core.effects import effect_key, recovery_key
 from dalsegno.streams.core.moment import APPLIED, Ruling, duplicate, refused
 from dalsegno.streams.core.runstate import Effect
+from dalsegno.streams.core.saga.taking_back import heard_late
 from dalsegno.streams.core.step_table import StepInput
 
 
@@ -89,7 +90,10 @@ def _stray_intent(
     if ruling.outcome is Outcome.DUPLICATE or at is not None or ruling.reason == "unknown_epoch":
         return ruling
     refusal = _enter(draft, place, event)
-    return refusal or msgspec.structs.replace(ruling, keeps=True)
+    if refusal is not None:
+        return refusal
+    heard_late(draft, place)
+    return msgspec.structs.replace(ruling, keeps=True)
 
 
 def effect_confirmed(draft: Draft, event: EffectConfirmed) -> Ruling:
@@ -114,6 +118,7 @@ def effect_confirmed(draft: Draft, event: EffectConfirmed) -> Ruling:
     )
     draft.effect = (place, at, Effect(known, effect.intended_epoch, effect.undo, effect.undo_input))
     draft.head.effects_unknown -= 1
+    heard_late(draft, place)
     if not isinstance(ruled, int):
         return msgspec.structs.replace(ruled, keeps=True)
     if draft.peek(place).flight is not None:

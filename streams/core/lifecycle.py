@@ -18,6 +18,7 @@ from dalsegno.streams.core.plan import PlanRefused
 from dalsegno.streams.core.rows import StepRow
 from dalsegno.streams.core.run_table import RUN_TABLE, RunInput
 from dalsegno.streams.core.runstate import IDLE
+from dalsegno.streams.core.saga.beginning import end_or_go_back, give_up
 from dalsegno.streams.core.step_table import COMPLETED, READY
 
 
@@ -47,9 +48,11 @@ def run_resumed(draft: Draft, event: RunResumed) -> Ruling:
 
 
 def run_cancelled(draft: Draft, event: RunCancelled) -> Ruling:
-    """The run ends now."""
+    """The run ends now, or is taken back first, where its plan says so."""
     ruling = _ruled(draft, RunInput.CANCELLED)
-    if ruling is None:
+    if draft.head.saga is not None:
+        ruling = refused("compensating", "the run is being taken back; it ends compensated")
+    if ruling is None and not end_or_go_back(draft, "cancelled", event.reason):
         _end(draft, RunState.CANCELLED, event.reason or "cancelled")
     return ruling or ACCEPTED
 
@@ -63,12 +66,19 @@ def risk_flagged(draft: Draft, event: RiskFlagged) -> Ruling:
 
 def expire_run(draft: Draft) -> None:
     """The run's time to live is over."""
-    _end(draft, RunState.EXPIRED, "ttl_passed")
+    if not end_or_go_back(draft, "ttl_passed"):
+        _end(draft, RunState.EXPIRED, "ttl_passed")
 
 
 def fail_run(draft: Draft, reason: str) -> None:
-    """The run ends without its goal."""
-    _end(draft, RunState.FAILED, reason)
+    """The run ends without its goal, or is taken back first, where its plan says so.
+
+    A run that was being taken back, and cannot be wholly, has failed: never is it compensated.
+    """
+    if draft.head.saga is not None:
+        _end(draft, RunState.FAILED, "compensation_failed")
+    elif not give_up(draft, reason):
+        _end(draft, RunState.FAILED, reason)
 
 
 def _end(draft: Draft, state: RunState, reason: str) -> None:
@@ -81,6 +91,8 @@ def _end(draft: Draft, state: RunState, reason: str) -> None:
 def plan_extended(draft: Draft, event: PlanExtended) -> Ruling:
     """Steps are appended; those that need nothing unfinished are ready at once."""
     head, plan = draft.head, draft.plan
+    if head.saga is not None:
+        return refused("compensating", "the run is being taken back: nothing is added to it")
     if event.expected_plan_digest and event.expected_plan_digest != plan.digest:
         return refused("plan_conflict", f"the plan's digest is {plan.digest.hex()}")
     now = draft.now

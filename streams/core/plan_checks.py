@@ -79,11 +79,20 @@ def _check_name(path: tuple[str, ...], what: str, name: str) -> None:
 
 
 def check_roles(steps: Sequence[StepPlan], role_of: Callable[[str], StepRole | None]) -> None:
-    """Refuses `unknown_need`, `unknown_compensation` and `risky_step`.
+    """Refuses `unknown_need`, `unknown_compensation`, `shared_compensation` and `risky_step`.
 
     `role_of` knows every step by its name, and says None for what is none.
     """
+    undone: dict[str, str] = {}
     for step in steps:
+        other = undone.setdefault(step.compensate, step.name) if step.compensate else step.name
+        if other != step.name:
+            raise PlanRefused(
+                "shared_compensation",
+                (other, step.name, step.compensate),
+                f"steps {other!a} and {step.name!a} are both undone by {step.compensate!a}: a"
+                " compensation belongs to one step, declare one for each",
+            )
         if step.role is StepRole.COMPENSATION and step.needs:
             raise PlanRefused(
                 "unknown_need",

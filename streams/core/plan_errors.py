@@ -16,6 +16,7 @@ PlanCode = Literal[
     "too_many_steps",
     "ttl_too_short",
     "unknown_compensation",
+    "shared_compensation",
     "unknown_need",
     "unknown_queue",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from dalsegno.schemas.events import FailureType, StepFailed
-from dalsegno.schemas.plan import RecoverPolicy
+from dalsegno.schemas.plan import RecoverPolicy, StepRole
 from dalsegno.streams.core.attempts import close, dismiss, judge, observe
 from dalsegno.streams.core.draft import Draft
 from dalsegno.streams.core.escalating import Failure, ask, ask_for_fields, close_gate, notice
@@ -13,6 +13,7 @@ from dalsegno.streams.core.flags import raise_flags
 from dalsegno.streams.core.moment import APPLIED, Ruling
 from dalsegno.streams.core.retry import delay_ms
 from dalsegno.streams.core.rows import NO_PAST, Flight, StepRow, engine_gives
+from dalsegno.streams.core.saga.beginning import give_up
 from dalsegno.streams.core.step_table import BACKING_OFF, StepInput
 
 
@@ -59,7 +60,7 @@ def route(
         _again(draft, place, row, failure, retry_after_ms)
     elif kind == FailureType.MISSING_INFO:
         ask_for_fields(draft, place, row, failure.missing, reason="missing_info", failure=failure)
-    else:
+    elif kind == FailureType.UNSAFE or not _turns_round(draft, place, str(kind), failure):
         ask(draft, place, row, reason=kind, detail=failure.message, failure=failure)
         if kind == FailureType.UNSAFE:
             close_gate(draft, f"unsafe:{draft.step(place).name}", failure.message, told=True)
@@ -81,6 +82,8 @@ def _again(
     reason = exhausted(draft, place, row)
     if reason:
         detail = failure.message or f"{row.failures} failed, {row.infra} lost"
+        if _turns_round(draft, place, reason, failure):
+            return
         ask(draft, place, row, reason=reason, detail=detail, failure=failure)
         return
     step = draft.steps[place]
@@ -94,6 +97,14 @@ def _again(
         delay = step.timeout_ms
     draft.move(place, row, BACKING_OFF)
     row.due_ms = now.log_ms + delay
+
+
+def _turns_round(draft: Draft, place: int, cause: str, failure: Failure) -> bool:
+    """The step has failed for good: the run goes back, if its plan says so and it still may."""
+    if draft.steps[place].role is StepRole.COMPENSATION:
+        return False
+    said = ": ".join(word for word in (failure.error_class, failure.message) if word)
+    return give_up(draft, cause, f"step {draft.steps[place].name}: {said}")
 
 
 def infra_fault(draft: Draft, place: int, row: StepRow, by: str, detail: str) -> None:
@@ -140,8 +151,12 @@ def retry_due(draft: Draft, place: int, row: StepRow) -> None:
     if reason:
         # A late `lost` verdict has charged an epoch meanwhile.
         detail = f"{row.failures} failed, {row.infra} lost"
+        if _turns_round(draft, place, reason, Failure(message=detail)):
+            return
         ask(draft, place, row, reason=reason, detail=detail)
     elif engine_gives(step, row):
         draft.again(place, row)
     else:
-        ask(draft, place, row, reason="not_retried", detail="the service has not tried again")
+        detail = "the service has not tried again"
+        if not _turns_round(draft, place, "not_retried", Failure(message=detail)):
+            ask(draft, place, row, reason="not_retried", detail=detail)

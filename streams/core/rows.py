@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from dalsegno.schemas.outputs import StepState
-from dalsegno.schemas.plan import RecoverPolicy, StepPlan
+from dalsegno.schemas.plan import RecoverPolicy, StepPlan, StepRole
+from dalsegno.streams.core.saga.state import Undoes
 
 
 class Flight(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -68,6 +69,7 @@ class StepRow(msgspec.Struct, array_like=True, gc=False):
     attempt: int = 0
     flight: Flight | None = None
     past: Past | None = None
+    undoes: Undoes | None = None
 
 
 def engine_gives(step: StepPlan, row: StepRow) -> bool:
@@ -76,6 +78,6 @@ def engine_gives(step: StepPlan, row: StepRow) -> bool:
     A step without a queue is its service's until an attempt of it has ended and the plan says that
     it is dispatched then; from the first dispatch on it stays the engine's.
     """
-    if step.queue or row.epoch:
+    if step.queue or row.epoch or step.role is StepRole.COMPENSATION:
         return True
     return bool(row.closed) and step.recover is RecoverPolicy.REDISPATCH

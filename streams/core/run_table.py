@@ -5,7 +5,9 @@ Rules that hold before the table is asked:
 1. An event whose one-shot id the run has seen is a duplicate, in every state.
 2. Events of steps go by the step's table while the run is not final; after its end they are
    superseded, and an effect intended after the end is put to a person.
-3. A quarantined run's events wait; only a cancel is applied.
+3. While a run is taken back it is `compensating`, also when it waits or is paused: it takes no
+   cancel and no extension, and its time to live is over.
+4. A quarantined run's events wait; only a cancel is applied.
 
 The state between the commands is a function of the run's steps (`settled`): running while
 something is in flight or may go, waiting when all that is left waits for something.
@@ -57,7 +59,10 @@ _ENDED: Final = RunRule(Outcome.REFUSED, (), "run_ended")
 # The same start is a duplicate; a different one is refused. The digest decides.
 _START: Final = RunRule(Outcome.DUPLICATE, (), "repeated")
 _STALE: Final = RunRule(Outcome.DUPLICATE, (), "stale")
-_MOVING: Final = (_RUNNING, _WAITING, _SUCCEEDED)
+# The run is being taken back: that is its way to an end, and there is no other.
+_TURNED: Final = RunRule(Outcome.REFUSED, (), "compensating")
+# A step that fails for good can turn the run round; with nothing to take back, that ends it.
+_MOVING: Final = (_RUNNING, _WAITING, _SUCCEEDED, _COMPENSATING, _COMPENSATED)
 
 
 def _applied(*to: RunState) -> RunRule:
@@ -72,10 +77,10 @@ def _live(step: RunRule, **rules: RunRule) -> dict[RunInput, RunRule]:
         RunInput.FLAGGED: step,
         RunInput.PAUSED: _applied(_PAUSED),
         RunInput.RESUMED: RunRule(Outcome.REFUSED, (), "not_paused"),
-        RunInput.CANCELLED: _applied(_CANCELLED),
+        RunInput.CANCELLED: _applied(_CANCELLED, _COMPENSATING),
         RunInput.STEP: step,
-        RunInput.EXPIRES: _applied(_EXPIRED),
-        RunInput.ANSWER_BY: _applied(_FAILED),
+        RunInput.EXPIRES: _applied(_EXPIRED, _COMPENSATING),
+        RunInput.ANSWER_BY: _applied(_FAILED, _COMPENSATING, _COMPENSATED),
         RunInput.RAISED: _applied(_QUARANTINED),
     }
     row.update({RunInput[name]: rule for name, rule in rules.items()})
@@ -94,11 +99,17 @@ RUN_TABLE: Final[dict[RunState, dict[RunInput, RunRule]]] = {
     _RUNNING: _live(_applied(*_MOVING)),
     _WAITING: _live(_applied(*_MOVING)),
     _PAUSED: _live(
-        _applied(_SUCCEEDED),
+        _applied(_SUCCEEDED, _COMPENSATED),
         PAUSED=RunRule(Outcome.REFUSED, (), "already_paused"),
         RESUMED=_applied(*_MOVING),
     ),
-    _COMPENSATING: _live(_applied(_COMPENSATED, _WAITING)),
+    _COMPENSATING: _live(
+        _applied(_COMPENSATED, _WAITING),
+        EXTENDED=_TURNED,
+        CANCELLED=_TURNED,
+        EXPIRES=_STALE,
+        ANSWER_BY=_applied(_FAILED),
+    ),
     _QUARANTINED: {
         RunInput.STARTED: _START,
         RunInput.EXTENDED: WAITS,

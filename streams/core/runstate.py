@@ -16,6 +16,7 @@ from dalsegno.streams.core.context import Context
 from dalsegno.streams.core.plan_store import PlanEntry
 from dalsegno.streams.core.rows import StepRow
 from dalsegno.streams.core.run_table import FINAL_RUNS
+from dalsegno.streams.core.saga.state import Saga
 from dalsegno.streams.core.step_table import MOVES
 
 # Later than any time that a log can have.
@@ -33,7 +34,8 @@ GROUP: Final[dict[StepState, int]] = {
     StepState.ESCALATED: BLOCKED,
     StepState.AWAITING_APPROVAL: BLOCKED,
     StepState.MISSING_INFO: ASKING,
-    StepState.COMPENSATING: FLYING,
+    # What is out is its compensation, a step of its own.
+    StepState.COMPENSATING: IDLE,
     StepState.COMPLETED: DONE,
     StepState.COMPENSATED: DONE,
     StepState.SKIPPED: DONE,
@@ -89,6 +91,7 @@ class RunHead(msgspec.Struct, array_like=True, kw_only=True, gc=False):
     seen_from: int = 0
     updated_ms: int = 0
     quarantine: str = ""
+    saga: Saga | None = None
 
 
 _GROUNDED: Final = FINAL_RUNS | {RunState.QUARANTINED}

@@ -52,6 +52,8 @@ class StepInput(StrEnum):
     NEEDS_MET = "needs met"
     DISPATCH = "dispatch"
     INFORMED = "information"
+    UNDO = "undo"
+    UNDONE = "undone"
 
 
 class Rule(msgspec.Struct, frozen=True, gc=False):
@@ -73,6 +75,7 @@ def _refused(reason: str) -> Rule:
 _DUPLICATE: Final = Rule(Outcome.DUPLICATE, (), "repeated")
 _CLOSED: Final = Rule(Outcome.SUPERSEDED, (), "epoch_closed")
 _COMPLETED: Final = Rule(Outcome.SUPERSEDED, (), "already_completed")
+_UNDONE: Final = Rule(Outcome.SUPERSEDED, (), "compensating")
 _NOT_STARTED: Final = _refused("not_started")
 _STARTED: Final = _refused("already_started")
 _NOT_RUNNING: Final = _refused("not_running")
@@ -102,6 +105,7 @@ def _state(reports: Rule, verdicts: Rule, **rules: Rule) -> dict[StepInput, Rule
     row = dict.fromkeys(StepInput, _STALE)
     row.update(dict.fromkeys(_REPORTS, reports))
     row.update(dict.fromkeys(_VERDICTS, verdicts))
+    row[StepInput.UNDO] = _applied(COMPENSATING, SKIPPED)
     row.update({StepInput[name]: rule for name, rule in rules.items()})
     return row
 
@@ -114,6 +118,8 @@ def _done() -> dict[StepInput, Rule]:
         PROGRESSED=_DUPLICATE,
         COMPLETED=_DUPLICATE,
         CONFIRMED=_applied(),
+        # A compensation that ran with less than is known by now runs again.
+        UNDO=_applied(COMPENSATING, READY),
     )
 
 
@@ -148,9 +154,15 @@ MANAGED: Final[Table] = {
     AWAITING_APPROVAL: _state(_CLOSED, _NOT_RUNNING, ANSWER_BY=_applied()),
     ESCALATED: _state(_CLOSED, _NOT_RUNNING, ANSWER_BY=_applied()),
     COMPLETED: _done(),
-    COMPENSATING: _state(_COMPLETED, _NOT_RUNNING, CONFIRMED=_applied()),
-    COMPENSATED: _state(_COMPLETED, _NOT_RUNNING, CONFIRMED=_applied()),
-    SKIPPED: _state(_CLOSED, _NOT_RUNNING),
+    COMPENSATING: _state(
+        _UNDONE,
+        _NOT_RUNNING,
+        CONFIRMED=_applied(),
+        UNDO=_applied(),
+        UNDONE=_applied(COMPENSATED, ESCALATED),
+    ),
+    COMPENSATED: _state(_UNDONE, _NOT_RUNNING, CONFIRMED=_applied(), UNDO=_applied(COMPENSATING)),
+    SKIPPED: _state(_CLOSED, _NOT_RUNNING, UNDO=_applied(COMPENSATING)),
 }
 
 _REPORTED: Final[dict[str, Rule]] = {

@@ -68,7 +68,8 @@ class Units:
                 ruling = kind.apply(draft, event)
             applied = ruling.outcome is Outcome.APPLIED
             if applied or ruling.keeps:
-                if applied:
+                # A late report can be all it takes for a compensation to go.
+                if applied or draft.ready:
                     dispatch_ready(draft)
                     settle(draft)
                 if ruling.answer or ruling.failed or not applied:
@@ -244,6 +245,9 @@ class Units:
         what = what[:DETAIL_CHARS_MAX]
         if before is RunState.QUARANTINED:
             # Its own end raised: it is tried again when a person has had time to look.
+            head.expires_ms = self._now.log_ms + self._now.policy.person_wait_ms
+        elif head.saga is not None:
+            # A run that is taken back has no time to live: a person's deadline takes its place.
             head.expires_ms = self._now.log_ms + self._now.policy.person_wait_ms
         elif head.clock_stopped_ms:
             # Nobody was asked about this: its time to live is the one deadline that is left.

@@ -12,7 +12,7 @@ from dalsegno.streams.core.diagrams import states_page
 from dalsegno.streams.core.draft import Draft, IllegalMove
 from dalsegno.streams.core.run_table import FINAL_RUNS, RUN_MOVES, RUN_TABLE, RunInput
 from dalsegno.streams.core.runstate import GROUP
-from dalsegno.streams.core.step_table import FINAL_STEPS, MANAGED, MOVES, OBSERVED, StepInput
+from dalsegno.streams.core.step_table import FINAL_STEPS, MANAGED, OBSERVED, StepInput
 
 PAGE = Path(__file__).parents[3] / "docs" / "states.md"
 
@@ -35,9 +35,12 @@ def test_every_state_of_a_run_has_an_outcome_for_every_input() -> None:
             assert rule.outcome is Outcome.APPLIED or (rule.reason and not rule.to), (state, what)
 
 
-def test_final_states_are_never_left() -> None:
+def test_final_states_are_never_left_but_to_be_taken_back() -> None:
     assert all(not RUN_MOVES[state] for state in FINAL_RUNS)
-    assert all(not MOVES[state] for state in FINAL_STEPS)
+    for state in FINAL_STEPS:
+        for table in (MANAGED, OBSERVED):
+            rules = {what: rule for what, rule in table[state].items() if rule.to}
+            assert not rules or set(rules) == {StepInput.UNDO}
 
 
 def test_every_state_of_a_step_is_counted_in_a_group() -> None:
