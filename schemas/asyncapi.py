@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 import dalsegno
 from dalsegno.schemas import headers
-from dalsegno.schemas.kinds import CONTROL_EVENTS, LIVENESS, RUN_EVENTS
+from dalsegno.schemas.kinds import CONTROL_EVENTS, FAULT_CONTROLS, LIVENESS, RUN_EVENTS
 from dalsegno.schemas.registry import Registry, registry
 from dalsegno.schemas.topics import Topics
 
@@ -105,7 +105,9 @@ def _channels(topics: Topics) -> tuple[_Channel, ...]:
         ),
         _Channel(
             "faults", topics.faults, "What partitions have seen of fault points.",
-            "The fault point.", ["FaultReport"], other_key,
+            "The fault point; ticks and policies: the partition.",
+            ["FaultReport", *(cls.__name__ for cls in FAULT_CONTROLS)],
+            (*other_key, headers.MAC),
         ),
         _Channel(
             "owners", topics.owners, "Who owns each partition; compacted.", "The partition.",

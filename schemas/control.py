@@ -138,6 +138,34 @@ class DecisionKey(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     holder: str
 
 
+class HealthCheck(StrEnum):
+    """How a dependency is asked whether it is well, before anything is resumed on it."""
+
+    NONE = "none"
+    HTTP = "http"
+    TCP = "tcp"
+    GRPC = "grpc"
+    FUNCTION = "function"
+
+
+class Dependency(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What is known of a service that steps depend on, by the name that plans use.
+
+    `target`: a URL for `HTTP`, `host:port` for `TCP`, `host:port` or `host:port/service` for
+    `GRPC`, `package.module:function` for `FUNCTION`. It is asked each `interval_ms` while the
+    breaker is open, and has `timeout_ms` to answer. `by_class`: failures are counted for each error
+    class apart. `window_max`: attempts that may ever be out on it at once during a recovery.
+    """
+
+    name: str
+    check: HealthCheck = HealthCheck.NONE
+    target: str = ""
+    interval_ms: int = 1_000
+    timeout_ms: int = 1_000
+    by_class: bool = False
+    window_max: int = 10_000
+
+
 class Policy(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Settings that decide anything, in the log so that every fold agrees. Times in milliseconds.
 
@@ -145,7 +173,9 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     (empty: all that the code's built-in contract has); `mac_keys` the ids of MAC keys in force
     (empty: any key that the settings have). `decision_keys`: who may decide (empty: nobody).
     `reminder_first_ms`: after it the first reminder of a package that nobody has answered; each
-    further one waits twice as long, `reminders_max` in all.
+    further one waits twice as long, `reminders_max` in all. `dependencies`: those of which more is
+    known than their name. A permit of a fault point is good for `quota_lease_ms`; a partition
+    reports about one at most each `fault_report_ms`.
     """
 
     queues: tuple[str, ...] = ("default",)
@@ -174,6 +204,9 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     decision_keys: tuple[DecisionKey, ...] = ()
     reminder_first_ms: int = 3_600_000
     reminders_max: int = 5
+    dependencies: tuple[Dependency, ...] = ()
+    quota_lease_ms: int = 10_000
+    fault_report_ms: int = 25
 
 
 class PolicySet(PartitionControl, frozen=True, kw_only=True, gc=False):

@@ -91,7 +91,7 @@ class Intake:
         event: object,
         mac_keys: tuple[str, ...],
     ) -> None:
-        if not isinstance(event, ControlEvent):
+        if not isinstance(event, RunControl | PartitionControl):
             raise DecodeError(
                 Fault.NOT_AN_EVENT, f"{type(event).__name__} does not belong on the events topic"
             )

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from dalsegno.schemas import control, events, liveness, outputs, package, plan
+from dalsegno.schemas import control, events, faults, liveness, outputs, package, plan
 
 RUN_EVENTS: Final[tuple[type[events.RunEvent], ...]] = (
     events.RunStarted,
@@ -39,6 +39,10 @@ CONTROL_EVENTS: Final[tuple[type[control.ControlEvent], ...]] = (
     control.ArchiveConfirmed,
     control.ErasureRequested,
 )
+FAULT_CONTROLS: Final[tuple[type[faults.PointControl], ...]] = (
+    faults.FaultPointSet,
+    faults.HealthReported,
+)
 LIVENESS: Final[tuple[type[msgspec.Struct], ...]] = (
     liveness.Heartbeat,
     liveness.Hello,
@@ -65,7 +69,8 @@ class Family(StrEnum):
 
 
 KINDS: Final[dict[str, type[msgspec.Struct]]] = {
-    cls.__name__: cls for cls in (*RUN_EVENTS, *CONTROL_EVENTS, *LIVENESS, *OUTPUTS)
+    cls.__name__: cls
+    for cls in (*RUN_EVENTS, *CONTROL_EVENTS, *FAULT_CONTROLS, *LIVENESS, *OUTPUTS)
 }
 """The class of each kind, by its name, in the order of the documentation."""
 
@@ -75,7 +80,7 @@ def family_of(kind: str) -> Family:
     cls = KINDS[kind]
     if cls in RUN_EVENTS:
         return Family.RUN_EVENT
-    if cls in CONTROL_EVENTS:
+    if cls in CONTROL_EVENTS or cls in FAULT_CONTROLS:
         return Family.CONTROL
     return Family.LIVENESS if cls in LIVENESS else Family.OUTPUT
 
@@ -84,7 +89,7 @@ def classes() -> dict[str, type]:
     """Every record and enumeration class that a schema may name, by its name."""
     return {
         name: cls
-        for module in (plan, events, control, liveness, package, outputs)
+        for module in (plan, events, control, faults, liveness, package, outputs)
         for name, cls in vars(module).items()
         if isinstance(cls, type) and issubclass(cls, msgspec.Struct | StrEnum)
     }

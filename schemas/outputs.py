@@ -250,7 +250,15 @@ class Escalation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class FaultReport(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a partition has seen of a fault point. Idempotent by (source partition, sequence)."""
+    """What a partition has seen of a fault point. Idempotent by (source partition, sequence).
+
+    Outcomes are those since the last report; `in_a_row` counts the failures after the last success
+    among them. The rest is as it stands: `waiting` steps of the partition wait for the fault point,
+    `running` are out with a permit, `unspent` permits are in hand. `seen`: the number of the last
+    state or quota of this fault point that the partition has applied. `offset`, `index`: the
+    report's own sequence. `baseline_ms`: the usual span of a step while the fault point was
+    healthy. `retry_after_ms`: the longest that the dependency has asked for.
+    """
 
     fault_point: str
     partition: int
@@ -259,6 +267,14 @@ class FaultReport(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     waiting: int
     rtt_ms: int = 0
     last_error_class: str = ""
+    offset: int = 0
+    index: int = 0
+    seen: int = 0
+    running: int = 0
+    unspent: int = 0
+    in_a_row: int = 0
+    baseline_ms: int = 0
+    retry_after_ms: int = 0
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True, gc=False):

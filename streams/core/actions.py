@@ -11,6 +11,7 @@ from typing import ClassVar
 
 import msgspec
 
+from dalsegno.schemas.control import FaultPointChanged, QuotaGranted
 from dalsegno.schemas.outputs import (
     Answer,
     DeadLetter,
@@ -62,6 +63,13 @@ class ReportFault(msgspec.Struct, frozen=True, gc=False):
     channel: ClassVar[str] = "faults"
 
 
+class Instruct(msgspec.Struct, frozen=True, gc=False):
+    """Append a control event to the events: how a fault point's actor speaks to a partition."""
+
+    event: FaultPointChanged | QuotaGranted
+    channel: ClassVar[str] = "events"
+
+
 class PutAside(msgspec.Struct, frozen=True, gc=False):
     """Dead-letter a record: its original key, value and headers, with the reason."""
 
@@ -72,7 +80,7 @@ class PutAside(msgspec.Struct, frozen=True, gc=False):
     channel: ClassVar[str] = "dead-letters"
 
 
-Action = Dispatch | Reply | Audit | Escalate | ReportFault | PutAside
+Action = Dispatch | Reply | Audit | Escalate | ReportFault | Instruct | PutAside
 
 
 class Output(msgspec.Struct, frozen=True, gc=False):

@@ -6,6 +6,7 @@ import msgspec
 
 from dalsegno.schemas.control import ControlEvent
 from dalsegno.schemas.events import RunEvent
+from dalsegno.schemas.outputs import FaultReport
 
 
 class Unreadable(msgspec.Struct, frozen=True, gc=False):
@@ -30,5 +31,5 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     at_ms: int
     key: bytes
     value: bytes
-    event: RunEvent | ControlEvent | Unreadable
+    event: RunEvent | ControlEvent | FaultReport | Unreadable
     headers: tuple[tuple[str, bytes], ...] = ()
