@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from dalsegno.schemas import events as contract
-from dalsegno.schemas.control import RunControl, StallSuspected
+from dalsegno.schemas.control import DecisionMade, RunControl, StallSuspected
 from dalsegno.schemas.events import AttemptEvent, RunCancelled, RunEvent, RunStarted
 from dalsegno.schemas.outputs import DeadLetter, Outcome, RunState, Transition
 from dalsegno.streams.core import tags
@@ -21,7 +21,12 @@ from dalsegno.streams.core.run_table import FINAL_RUNS
 from dalsegno.streams.core.runs import Runs
 from dalsegno.streams.core.runstate import Run, Stub, StubHead, Waiting
 from dalsegno.streams.core.starting import begin, source_digest
-from dalsegno.streams.core.stubs import after_end, pack_waiting_record, room_to_wait
+from dalsegno.streams.core.stubs import (
+    after_end,
+    control_after_end,
+    pack_waiting_record,
+    room_to_wait,
+)
 from dalsegno.streams.core.units import Units
 
 _TRANSITIONS: Final = "transitions"
@@ -74,15 +79,19 @@ class Arrivals:
     def run_control(self, record: Record, event: RunControl) -> None:
         """Applies a control event about one run: it never waits, its writer knows the run."""
         held = self._runs.get(event.run_id)
-        if not isinstance(event, StallSuspected):
+        if not isinstance(event, StallSuspected | DecisionMade):
             ruling = refused(
                 "not_supported_yet", f"{type(event).__name__} comes with a later release"
             )
         elif held is None:
             ruling = refused("unknown_run")
         elif isinstance(held, Stub):
-            ruling = refused("run_ended" if held.head.state else "unknown_run")
+            ruling = control_after_end(held, event)
         elif held.head.state is RunState.QUARANTINED:
+            if isinstance(event, DecisionMade):
+                self._on_live(held, record, event)
+                self._resume(held)
+                return
             ruling = refused("quarantined")
         else:
             self._on_live(held, record, event)
@@ -98,7 +107,22 @@ class Arrivals:
         elif isinstance(held, Stub):
             self._audit_stub(held, event, ruling)
 
-    def _on_live(self, run: Run, record: Record, event: RunEvent | StallSuspected) -> None:
+    def _resume(self, run: Run) -> None:
+        """After a person's retry: what waited is applied in order, then attempts are given out."""
+        if not _goes_on(run):
+            return
+        waiting, run.waiting = run.waiting, None
+        if waiting:
+            self._runs.changed(run, tags.ALL_WAITING)
+            self._deliver(waiting)
+        # An event that waited may have ended the run, or raised anew.
+        if _goes_on(run):
+            self._runs.grounded(run)
+            self._units.resume(run)
+
+    def _on_live(
+        self, run: Run, record: Record, event: RunEvent | StallSuspected | DecisionMade
+    ) -> None:
         ruling = self._units.event(run, event)
         if ruling is None:
             self.dead_letter(record, "apply_raised", run.head.quarantine, event.run_id)
@@ -345,6 +369,10 @@ class Arrivals:
             detail=ruling.detail,
         )
         self._now.outbox.put(_TRANSITIONS, Audit(fitting(transition)))
+
+
+def _goes_on(run: Run) -> bool:
+    return run.head.state not in FINAL_RUNS and run.head.state is not RunState.QUARANTINED
 
 
 def unpack_event(held: Waiting) -> RunEvent:

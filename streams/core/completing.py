@@ -14,6 +14,7 @@ from dalsegno.streams.core.escalating import Failure
 from dalsegno.streams.core.flags import raise_flags
 from dalsegno.streams.core.information import recheck_missing
 from dalsegno.streams.core.moment import APPLIED, Ruling, refused
+from dalsegno.streams.core.people.origins import written_beside
 from dalsegno.streams.core.routing import route
 from dalsegno.streams.core.rows import StepRow
 from dalsegno.streams.core.saga.taking_back import compensation_completed
@@ -111,6 +112,10 @@ def _complete(draft: Draft, place: int, row: StepRow) -> None:
     if draft.saved(place) is not None:
         draft.save = (place, None)
     head.left -= 1
+    row.done = head.run_version + 1
+    may_write = draft.steps[place].may_write
+    if may_write or row.handled is not None:
+        row.handled = written_beside(draft, may_write)
     draft.facts = True
     for behind in draft.plan.graph.dependents[place]:
         waiting = draft.row(behind)

@@ -6,13 +6,18 @@ from heapq import heappop, heappush
 from typing import Final
 
 from dalsegno.schemas.outputs import EffectStatus, Handoff, JournalEntry, RunState
-from dalsegno.schemas.plan import StepRole, UnknownPolicy
+from dalsegno.schemas.plan import Risk, StepRole, UnknownPolicy
 from dalsegno.streams.core.actions import Dispatch
 from dalsegno.streams.core.bounds import entry_bytes, utf8_bytes
 from dalsegno.streams.core.context_errors import MissingFields
 from dalsegno.streams.core.draft import Draft
 from dalsegno.streams.core.effects import recovery_key
 from dalsegno.streams.core.escalating import ask, ask_for_fields
+from dalsegno.streams.core.people.approvals import approved, ask_approval
+from dalsegno.streams.core.people.granting import granted
+from dalsegno.streams.core.recovery.barriers import barrier
+from dalsegno.streams.core.recovery.holding import FROZEN, POINT
+from dalsegno.streams.core.recovery.suffering import hold_back
 from dalsegno.streams.core.rows import Flight, StepRow, engine_gives
 from dalsegno.streams.core.run_table import FINAL_RUNS
 from dalsegno.streams.core.runstate import ASKING, BACKING, BLOCKED, FLYING, GOING
@@ -89,8 +94,13 @@ def _give_out(draft: Draft, place: int, row: StepRow) -> int:
         effects = tuple(effect.entry for effect in journal.effects)
         for entry in effects:
             size += entry_bytes(entry)
-        if step.unknown is UnknownPolicy.PERSON and any(
-            entry.status is EffectStatus.UNKNOWN for entry in effects
+    if step.risk is not Risk.NONE and not approved(draft, place, row):
+        ask_approval(draft, place, row)
+        return 0
+        if (
+            step.unknown is UnknownPolicy.PERSON
+            and any(entry.status is EffectStatus.UNKNOWN for entry in effects)
+            and not granted(row, row.epoch + 1)
         ):
             detail = "an effect was intended, its outcome is unknown"
             ask(draft, place, row, reason="unknown_effect", detail=detail)

@@ -9,6 +9,7 @@ from dalsegno.streams.core.answering import tell
 from dalsegno.streams.core.draft import Draft
 from dalsegno.streams.core.effects import effect_mark
 from dalsegno.streams.core.names import DETAIL_CHARS_MAX
+from dalsegno.streams.core.people.state import DECIDED_KEPT
 from dalsegno.streams.core.runstate import FLYING, UNKNOWN_MAX, Stub, StubHead
 from dalsegno.streams.core.saga.looking import left_of
 
@@ -63,6 +64,7 @@ def end_run(draft: Draft, *, step: str, epoch: int) -> Stub:
             detail=_left(draft),
             unknown=_unknown(draft),
             context=context if len(context) <= STUB_CONTEXT_BYTES else b"",
+            decided=head.people.decided[-DECIDED_KEPT:] if head.people is not None else (),
         ),
     )
     stub.kept = run.kept

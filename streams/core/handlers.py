@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from dalsegno.schemas.control import StallSuspected
+from dalsegno.schemas.control import DecisionMade, RunControl, StallSuspected
 from dalsegno.schemas.events import (
     AttemptEvent,
     EffectConfirmed,
@@ -16,6 +16,7 @@ from dalsegno.schemas.events import (
     PlanExtended,
     RiskFlagged,
     RunCancelled,
+    RunEvent,
     RunPaused,
     RunResumed,
     StepCompleted,
@@ -36,6 +37,7 @@ from dalsegno.streams.core.lifecycle import (
     run_resumed,
 )
 from dalsegno.streams.core.moment import Ruling
+from dalsegno.streams.core.people.decisions import decision_made
 from dalsegno.streams.core.routing import step_failed
 from dalsegno.streams.core.verdicts import stall_suspected
 
@@ -72,6 +74,7 @@ KINDS: Final[dict[type, Kind]] = {
     RunPaused: _one_shot(RunPaused, run_paused),
     RunResumed: _one_shot(RunResumed, run_resumed),
     RunCancelled: _one_shot(RunCancelled, run_cancelled),
+    DecisionMade: _one_shot(DecisionMade, decision_made),
 }
 
 
@@ -81,7 +84,14 @@ def step_and_epoch(event: object) -> tuple[str, int]:
         return event.step, event.epoch
     if isinstance(event, StallSuspected):
         return event.step, event.epoch
+    if isinstance(event, DecisionMade):
+        return event.step, 0
     return "", 0
+
+
+def actor_of(event: RunEvent | RunControl) -> str:
+    """Who is on record for an event: for a decision the person, not the tool."""
+    return event.decided_by if isinstance(event, DecisionMade) else event.source
 
 
 def request_id(event: object) -> str:
@@ -92,6 +102,8 @@ def request_id(event: object) -> str:
         return f"PlanExtended:{event.extension_id}"
     if isinstance(event, InformationSupplied):
         return f"InformationSupplied:{event.information_id}"
+    if isinstance(event, DecisionMade):
+        return f"DecisionMade:{event.decision_id}"
     if isinstance(event, RiskFlagged):
         return f"RiskFlagged:{event.flag_id}"
     return ""

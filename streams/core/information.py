@@ -6,6 +6,8 @@ from dalsegno.schemas.events import InformationSupplied
 from dalsegno.streams.core.context import ContextError
 from dalsegno.streams.core.draft import Draft
 from dalsegno.streams.core.moment import ACCEPTED, Ruling, refused
+from dalsegno.streams.core.names import DETAIL_CHARS_MAX
+from dalsegno.streams.core.people.origins import note_outside
 from dalsegno.streams.core.step_table import MISSING_INFO
 
 
@@ -22,6 +24,7 @@ def information_supplied(draft: Draft, event: InformationSupplied) -> Ruling:
     except ContextError as error:
         return refused("bad_ops", str(error))
     draft.facts = True
+    note_outside(draft, draft.change.changed, event.origin[:DETAIL_CHARS_MAX])
     recheck_missing(draft)
     return ACCEPTED
 

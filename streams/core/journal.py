@@ -11,6 +11,7 @@ from dalsegno.streams.core.attempts import judge, touch
 from dalsegno.streams.core.draft import Draft
 from dalsegno.streams.core.effects import effect_key, recovery_key
 from dalsegno.streams.core.moment import APPLIED, Ruling, duplicate, refused
+from dalsegno.streams.core.people.granting import granted
 from dalsegno.streams.core.runstate import Effect
 from dalsegno.streams.core.saga.taking_back import heard_late
 from dalsegno.streams.core.step_table import StepInput
@@ -75,7 +76,9 @@ def _intended_again(
         return duplicate("unknown_before" if unknown_before else "repeated", answer=answered)
     if entry.status is EffectStatus.CONFIRMED:
         return refused("already_confirmed", f"in epoch {entry.epoch}; its result is in the handoff")
-    if draft.steps[place].unknown is UnknownPolicy.PERSON:
+    if draft.steps[place].unknown is UnknownPolicy.PERSON and not granted(
+        draft.peek(place), event.epoch
+    ):
         return refused("unknown_effect", "its outcome is unknown; a person decides")
     again = msgspec.structs.replace(entry, epoch=event.epoch)
     draft.effect = (place, at, Effect(again, effect.intended_epoch, effect.undo, effect.undo_input))

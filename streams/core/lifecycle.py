@@ -70,6 +70,11 @@ def expire_run(draft: Draft) -> None:
         _end(draft, RunState.EXPIRED, "ttl_passed")
 
 
+def cancel_run(draft: Draft) -> None:
+    """The run ends because a person says so."""
+    _end(draft, RunState.CANCELLED, "cancelled")
+
+
 def fail_run(draft: Draft, reason: str) -> None:
     """The run ends without its goal, or is taken back first, where its plan says so.
 

@@ -118,12 +118,25 @@ def check_roles(steps: Sequence[StepPlan], role_of: Callable[[str], StepRole | N
                 " role compensation",
             )
         if step.risk is not Risk.NONE:
-            raise PlanRefused(
-                "risky_step",
-                (step.name,),
-                f"step {step.name!a} has the risk {step.risk.value}: such steps run only under an"
-                " approval, which this version cannot give yet",
-            )
+            _check_risk(step)
+
+
+def _check_risk(step: StepPlan) -> None:
+    """A risky step waits for an approval, so the engine must be the one that gives it out."""
+    if not step.compensate and not step.risk_reason:
+        raise PlanRefused(
+            "risky_step",
+            (step.name,),
+            f"step {step.name!a} has the risk {step.risk.value}: name a compensation, or say in"
+            " risk_reason why there is none",
+        )
+    if not step.queue:
+        raise PlanRefused(
+            "risky_step",
+            (step.name,),
+            f"step {step.name!a} has the risk {step.risk.value} and no queue: only what the engine"
+            " gives out can wait for an approval",
+        )
 
 
 def check_limits(steps: Sequence[StepPlan], ttl_ms: int) -> None:

@@ -42,6 +42,7 @@ def step_failed(draft: Draft, event: StepFailed) -> Ruling:
     return APPLIED
 
 
+        dependency=event.dependency,
 def route(
     draft: Draft,
     place: int,
@@ -119,8 +120,14 @@ def infra_fault(draft: Draft, place: int, row: StepRow, by: str, detail: str) ->
     dismiss(draft, step.name, row, by)
     close(row, by)
     row.infra += 1
-    failure = Failure(type=FailureType.DEPENDENCY, error_class=by, message=detail)
-    if row.epoch or exhausted(draft, place, row):
+    hurt(draft, place, row)
+    failure = Failure(
+        type=FailureType.DEPENDENCY, error_class=by, message=detail, evidence=f"{by}: {detail}"
+    )
+    # A worker that died says nothing against the step: it goes on at once. What goes wrong a second
+    # time waits, since the step itself may be what brings its workers down.
+    at_once = row.epoch == 0 or (by in _WORKER_GONE and row.infra + row.failures == 1)
+    if not at_once or exhausted(draft, place, row):
         _again(draft, place, row, failure)
     else:
         draft.again(place, row)
@@ -138,7 +145,7 @@ def _stalled(draft: Draft, place: int, row: StepRow, by: str, detail: str) -> No
     row.due_ms = 0
     if not past.noticed:
         row.past = msgspec.structs.replace(past, noticed=1)
-        notice(draft, place, row, by, detail)
+        notice(draft, place, by, detail)
     flight = row.flight
     if flight is not None:
         row.flight = msgspec.structs.replace(flight, last_offset=draft.now.offset)

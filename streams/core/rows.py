@@ -6,6 +6,8 @@ import msgspec
 
 from dalsegno.schemas.outputs import StepState
 from dalsegno.schemas.plan import RecoverPolicy, StepPlan, StepRole
+from dalsegno.streams.core.people.state import Handled
+from dalsegno.streams.core.recovery.holding import Repair
 from dalsegno.streams.core.saga.state import Undoes
 
 
@@ -55,7 +57,8 @@ class StepRow(msgspec.Struct, array_like=True, gc=False):
     """One step. `needs`: how many steps it still waits for. `due_ms`: its deadline (0: none), on
     live time if `live`. `epoch`: of its last dispatch; `closed` says what ended it (empty while it
     is open). `failures`, `infra`: what it has used of its two budgets. `attempt`: the service's own
-    number, for a step that its service runs by itself.
+    number, for a step that its service runs by itself. `done`: the run version that its completion
+    made. `handled`: what people were asked about it and said. `repair`: while it is hurt or held.
     """
 
     state: StepState = StepState.PENDING
@@ -69,6 +72,8 @@ class StepRow(msgspec.Struct, array_like=True, gc=False):
     attempt: int = 0
     flight: Flight | None = None
     past: Past | None = None
+    done: int = 0
+    handled: Handled | None = None
     undoes: Undoes | None = None
 
 

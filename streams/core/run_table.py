@@ -7,7 +7,8 @@ Rules that hold before the table is asked:
    superseded, and an effect intended after the end is put to a person.
 3. While a run is taken back it is `compensating`, also when it waits or is paused: it takes no
    cancel and no extension, and its time to live is over.
-4. A quarantined run's events wait; only a cancel is applied.
+4. A quarantined run's events wait; only a cancel and a person's decision are applied.
+5. A decision must be the first on its package and bound to what the package showed.
 
 The state between the commands is a function of the run's steps (`settled`): running while
 something is in flight or may go, waiting when all that is left waits for something.
@@ -40,6 +41,7 @@ class RunInput(StrEnum):
     PAUSED = "RunPaused"
     RESUMED = "RunResumed"
     CANCELLED = "RunCancelled"
+    DECIDED = "DecisionMade"
     STEP = "event of a step"
     EXPIRES = "timer:ttl"
     ANSWER_BY = "timer:answer_by"
@@ -63,6 +65,8 @@ _STALE: Final = RunRule(Outcome.DUPLICATE, (), "stale")
 _TURNED: Final = RunRule(Outcome.REFUSED, (), "compensating")
 # A step that fails for good can turn the run round; with nothing to take back, that ends it.
 _MOVING: Final = (_RUNNING, _WAITING, _SUCCEEDED, _COMPENSATING, _COMPENSATED)
+# How a person's decision can end a run.
+_BY_PERSON: Final = (_SUCCEEDED, _CANCELLED, _FAILED)
 
 
 def _applied(*to: RunState) -> RunRule:
@@ -78,6 +82,7 @@ def _live(step: RunRule, **rules: RunRule) -> dict[RunInput, RunRule]:
         RunInput.PAUSED: _applied(_PAUSED),
         RunInput.RESUMED: RunRule(Outcome.REFUSED, (), "not_paused"),
         RunInput.CANCELLED: _applied(_CANCELLED, _COMPENSATING),
+        RunInput.DECIDED: _applied(*dict.fromkeys((*step.to, *_BY_PERSON))),
         RunInput.STEP: step,
         RunInput.EXPIRES: _applied(_EXPIRED, _COMPENSATING),
         RunInput.ANSWER_BY: _applied(_FAILED, _COMPENSATING, _COMPENSATED),
@@ -118,6 +123,7 @@ RUN_TABLE: Final[dict[RunState, dict[RunInput, RunRule]]] = {
         RunInput.PAUSED: WAITS,
         RunInput.RESUMED: WAITS,
         RunInput.CANCELLED: _applied(_CANCELLED),
+        RunInput.DECIDED: _applied(_RUNNING, _WAITING, _PAUSED, _SUCCEEDED, _CANCELLED),
         RunInput.STEP: WAITS,
         RunInput.EXPIRES: _applied(_EXPIRED),
         RunInput.ANSWER_BY: _STALE,

@@ -13,6 +13,7 @@ import msgspec
 
 from dalsegno.schemas.outputs import JournalEntry, RunState, StepState
 from dalsegno.streams.core.context import Context
+from dalsegno.streams.core.people.state import Decided, People
 from dalsegno.streams.core.plan_store import PlanEntry
 from dalsegno.streams.core.rows import StepRow
 from dalsegno.streams.core.run_table import FINAL_RUNS
@@ -61,6 +62,10 @@ class RunHead(msgspec.Struct, array_like=True, kw_only=True, gc=False):
     `run_version` grows when facts change: context, plan, finished steps, flags, the run's state.
     """
 
+    `people`: open questions about the run, and decisions; None while there were none. `damage`:
+    from the first lost attempt until all is mended. `held_by`: the line that a step stood in last.
+    `recovering`: further attempts in flight. `recoveries`: how often the run was brought back, and
+    of these `window_count` since `window_ms`.
     flow: str
     flow_version: int
     state: RunState
@@ -93,6 +98,7 @@ class RunHead(msgspec.Struct, array_like=True, kw_only=True, gc=False):
     quarantine: str = ""
     saga: Saga | None = None
 
+    people: People | None = None
 
 _GROUNDED: Final = FINAL_RUNS | {RunState.QUARANTINED}
 
@@ -231,6 +237,7 @@ class StubHead(msgspec.Struct, array_like=True, kw_only=True, gc=False):
     last_epoch: int = 0
     request_id: str = ""
     effects_unknown: int = 0
+    `decided`: the last decisions of people.
     context: bytes = b""
     strays: tuple[str, ...] = ()
     unknown: tuple[bytes, ...] = ()
@@ -252,6 +259,7 @@ class Stub:
         """When the stub goes, log time."""
         return self.head.until_ms
 
+    decided: tuple[Decided, ...] = ()
     @property
     def live_due(self) -> int:
         """A stub has nothing that live time could end."""

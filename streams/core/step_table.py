@@ -54,6 +54,7 @@ class StepInput(StrEnum):
     INFORMED = "information"
     UNDO = "undo"
     UNDONE = "undone"
+    DECIDED = "decision"
 
 
 class Rule(msgspec.Struct, frozen=True, gc=False):
@@ -79,6 +80,7 @@ _UNDONE: Final = Rule(Outcome.SUPERSEDED, (), "compensating")
 _NOT_STARTED: Final = _refused("not_started")
 _STARTED: Final = _refused("already_started")
 _NOT_RUNNING: Final = _refused("not_running")
+_NOT_ASKED: Final = _refused("not_open")
 # A timer or an internal input that no longer fits the state does nothing.
 _STALE: Final = Rule(Outcome.DUPLICATE, (), "stale")
 
@@ -96,7 +98,10 @@ _VERDICTS: Final = (StepInput.LOST, StepInput.SILENT, StepInput.STUCK, StepInput
 # Where a closed attempt goes: wait for the next one, or for a person.
 _AFTER: Final = (BACKING_OFF, ESCALATED)
 # Where a dispatch can end when the step cannot be given out.
-_GIVEN: Final = (DISPATCHED, MISSING_INFO, ESCALATED)
+_GIVEN: Final = (DISPATCHED, MISSING_INFO, ESCALATED, AWAITING_APPROVAL)
+
+# Where a person's decision can take a step.
+_DECIDED: Final = (READY, SKIPPED)
 
 Table = dict[StepState, dict[StepInput, Rule]]
 
@@ -108,6 +113,7 @@ def _state(reports: Rule, verdicts: Rule, **rules: Rule) -> dict[StepInput, Rule
     row[StepInput.UNDO] = _applied(COMPENSATING, SKIPPED)
     row.update({StepInput[name]: rule for name, rule in rules.items()})
     return row
+    row[StepInput.DECIDED] = _NOT_ASKED
 
 
 def _done() -> dict[StepInput, Rule]:
@@ -150,9 +156,17 @@ MANAGED: Final[Table] = {
         TIMEOUT=_applied(*_AFTER),
     ),
     BACKING_OFF: _state(_CLOSED, _NOT_RUNNING, RETRY=_applied(READY)),
-    MISSING_INFO: _state(_CLOSED, _NOT_RUNNING, INFORMED=_applied(READY), ANSWER_BY=_applied()),
-    AWAITING_APPROVAL: _state(_CLOSED, _NOT_RUNNING, ANSWER_BY=_applied()),
-    ESCALATED: _state(_CLOSED, _NOT_RUNNING, ANSWER_BY=_applied()),
+    MISSING_INFO: _state(
+        _CLOSED,
+        _NOT_RUNNING,
+        INFORMED=_applied(READY),
+        DECIDED=_applied(*_DECIDED),
+        ANSWER_BY=_applied(),
+    ),
+    AWAITING_APPROVAL: _state(
+        _CLOSED, _NOT_RUNNING, DECIDED=_applied(*_DECIDED), ANSWER_BY=_applied()
+    ),
+    ESCALATED: _state(_CLOSED, _NOT_RUNNING, DECIDED=_applied(*_DECIDED), ANSWER_BY=_applied()),
     COMPLETED: _done(),
     COMPENSATING: _state(
         _UNDONE,
@@ -205,6 +219,14 @@ OBSERVED: Final[Table] = {
     ),
     ESCALATED: _state(_CLOSED, _NOT_RUNNING, ANSWER_BY=_applied(), **_REPORTED),
 }
+        DECIDED=_applied(PENDING, *_DECIDED),
+        ANSWER_BY=_applied(),
+        **_REPORTED,
+    ),
+    ESCALATED: _state(
+        _CLOSED,
+        _NOT_RUNNING,
+        DECIDED=_applied(PENDING, *_DECIDED),
 
 
 def _moves() -> dict[StepState, frozenset[StepState]]:

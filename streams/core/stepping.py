@@ -4,27 +4,19 @@ from __future__ import annotations
 
 from typing import Final
 
-import msgspec
-
 from dalsegno.streams.core.attempts import start_limit_passed
 from dalsegno.streams.core.deadlines import RUN_GATE, RUN_TTL
 from dalsegno.streams.core.draft import Draft
-from dalsegno.streams.core.lifecycle import expire_run, fail_run
+from dalsegno.streams.core.fired import Fired
+from dalsegno.streams.core.lifecycle import expire_run
+from dalsegno.streams.core.people.silence import answer_due, gate_due
 from dalsegno.streams.core.routing import infra_fault, retry_due
 from dalsegno.streams.core.rows import StepRow
 from dalsegno.streams.core.step_table import BACKING_OFF, DISPATCHED, RUNNING, StepInput
 
-
-class Fired(msgspec.Struct, frozen=True, gc=False):
-    """Which timer fired. An empty name: the deadline was only put off."""
-
-    name: str
-    step: str = ""
-    epoch: int = 0
-
-
 _TTL: Final = Fired("ttl")
 _GATE: Final = Fired("answer_by")
+_REMINDER: Final = Fired("reminder")
 
 
 def fire(draft: Draft, place: int) -> Fired:
@@ -33,8 +25,7 @@ def fire(draft: Draft, place: int) -> Fired:
         expire_run(draft)
         return _TTL
     if place == RUN_GATE:
-        fail_run(draft, "nobody_answered")
-        return _GATE
+        return _REMINDER if gate_due(draft) else _GATE
     row = draft.row(place)
     row.due_ms = 0
     epoch = row.epoch
@@ -51,8 +42,7 @@ def _fire_step(draft: Draft, place: int, row: StepRow) -> str:
     if row.state is BACKING_OFF:
         retry_due(draft, place, row)
         return "retry"
-    fail_run(draft, "nobody_answered")
-    return "answer_by"
+    return "reminder" if answer_due(draft, place, row) else "answer_by"
 
 
 def _start_limit(draft: Draft, place: int, row: StepRow) -> str:

@@ -6,7 +6,7 @@ from hashlib import sha256
 
 import msgspec
 
-from dalsegno.schemas.control import Policy
+from dalsegno.schemas.control import DecisionMade, Policy, RunControl
 from dalsegno.schemas.events import (
     AttemptEvent,
     EffectConfirmed,
@@ -16,6 +16,7 @@ from dalsegno.schemas.events import (
     StepCompleted,
 )
 from dalsegno.schemas.outputs import Escalation
+from dalsegno.schemas.package import EffectFate, EffectLine
 from dalsegno.streams.core.actions import Escalate
 from dalsegno.streams.core.bounds import words
 from dalsegno.streams.core.effects import effect_mark
@@ -27,6 +28,7 @@ from dalsegno.streams.core.moment import (
     superseded,
 )
 from dalsegno.streams.core.names import ID_CHARS_MAX
+from dalsegno.streams.core.people.decisions import first_heard
 from dalsegno.streams.core.record import Record
 from dalsegno.streams.core.runstate import UNKNOWN_MAX, Stub, Waiting
 
@@ -85,6 +87,21 @@ def after_end(now: Moment, stub: Stub, event: RunEvent) -> tuple[Ruling, bool]:
     return refused("run_ended", f"the run has ended: {head.state}"), False
 
 
+def control_after_end(stub: Stub, event: RunControl) -> Ruling:
+    """Why a control event about a run that is not live is refused."""
+    head = stub.head
+    if head.state is None:
+        return refused("unknown_run")
+    if isinstance(event, DecisionMade):
+        number = event.escalation_id.rpartition("#")[2]
+        for earlier in head.decided:
+            if str(earlier.number) == number:
+                return refused("already_decided", first_heard(earlier))
+        late = f"the run has ended at {head.ended_ms} ms: {head.state} ({head.reason})"
+        return refused("run_ended", f"too late: {late}")
+    return refused("run_ended")
+
+
 def _resolved(stub: Stub, event: EffectConfirmed) -> tuple[Ruling, bool]:
     """What was unknown at the end, or intended after it, is known from now on."""
     head = stub.head
@@ -97,6 +114,16 @@ def _resolved(stub: Stub, event: EffectConfirmed) -> tuple[Ruling, bool]:
         effects_unknown=head.effects_unknown - 1,
     )
     return superseded("run_ended"), True
+
+
+def _line(event: EffectIntended) -> EffectLine:
+    return EffectLine(
+        step=words(event.step),
+        effect=words(event.effect),
+        occurrence=event.occurrence,
+        key=event.key[:ID_CHARS_MAX],
+        fate=EffectFate.UNKNOWN,
+    )
 
 
 def _stray(now: Moment, stub: Stub, event: EffectIntended) -> tuple[Ruling, bool]:
@@ -141,6 +168,13 @@ def _stray(now: Moment, stub: Stub, event: EffectIntended) -> tuple[Ruling, bool
         run_version=head.run_version,
         plan_digest=head.plan_digest,
         values_digest=b"",
+        question=f"Nothing is asked: an effect was intended after run {stub.id} had ended.",
+        silence_text="Nothing: no answer is waited for.",
+        run_goal=f"{head.flow} (version {head.flow_version}), ended as {head.state}",
+        effect_lines=(_line(event),),
+        partition=now.partition,
+        offset=now.offset,
+        cause="effect_after_end",
     )
     now.outbox.put("escalations", Escalate(escalation))
     return superseded("run_ended"), True

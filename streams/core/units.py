@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
-from dalsegno.schemas.control import RunControl, StallSuspected
+from dalsegno.schemas.control import DecisionMade, RunControl, StallSuspected
 from dalsegno.schemas.events import RunCancelled, RunEvent, RunStarted
 from dalsegno.schemas.outputs import AnswerType, Outcome, RunState, Transition
 from dalsegno.streams.core.actions import Audit
@@ -19,10 +20,14 @@ from dalsegno.streams.core.dispatch import dispatch_ready, settle
 from dalsegno.streams.core.draft import Draft, IllegalMove
 from dalsegno.streams.core.ending import end_run, stop_attempts
 from dalsegno.streams.core.escalating import put_aside
+from dalsegno.streams.core.fired import Fired
 from dalsegno.streams.core.flags import raise_flags
-from dalsegno.streams.core.handlers import KINDS, request_id, step_and_epoch
+from dalsegno.streams.core.handlers import KINDS, actor_of, request_id, step_and_epoch
 from dalsegno.streams.core.moment import ACCEPTED, Moment, Ruling, duplicate, refused
 from dalsegno.streams.core.names import DETAIL_CHARS_MAX, ID_CHARS_MAX
+from dalsegno.streams.core.people.approvals import recheck_approvals
+from dalsegno.streams.core.people.resuming import give_again
+from dalsegno.streams.core.recovery.suffering import account
 from dalsegno.streams.core.run_table import FINAL_RUNS, RUN_MOVES
 from dalsegno.streams.core.runs import IDS_EVER_MAX, Runs
 from dalsegno.streams.core.runstate import Run, Stub
@@ -54,7 +59,7 @@ class Units:
         self._answer(run, event, ACCEPTED, "RunStarted")
         self._record(draft, "RunStarted", ACCEPTED, event.source, "", 0)
 
-    def event(self, run: Run, event: RunEvent | StallSuspected) -> Ruling | None:
+    def event(self, run: Run, event: RunEvent | StallSuspected | DecisionMade) -> Ruling | None:
         """Applies an event to a live run: the ruling, or None when the fold raised.
 
         None: the run is quarantined as it was before, and the record is a dead letter.
@@ -70,12 +75,17 @@ class Units:
             if applied or ruling.keeps:
                 # A late report can be all it takes for a compensation to go.
                 if applied or draft.ready:
+                    if draft.head.people is not None:
+                        recheck_approvals(draft)
                     dispatch_ready(draft)
                     settle(draft)
                 if ruling.answer or ruling.failed or not applied:
                     self._answer(run, event, ruling, kind.name)
-                step, epoch = (event.step, event.epoch) if kind.of_step else ("", 0)  # type: ignore[union-attr]
-                self._record(draft, kind.name, ruling, event.source, step, epoch)
+                if kind.of_step:
+                    step, epoch, actor = event.step, event.epoch, event.source  # type: ignore[union-attr]
+                else:
+                    step, epoch, actor = *step_and_epoch(event), actor_of(event)
+                self._record(draft, kind.name, ruling, actor, step, epoch)
             else:
                 draft.discard()
                 self._now.outbox.rollback(mark)
@@ -90,7 +100,7 @@ class Units:
             return None
         return ruling
 
-    def _seen(self, draft: Draft, event: RunEvent | StallSuspected) -> Ruling | None:
+    def _seen(self, draft: Draft, event: RunEvent | StallSuspected | DecisionMade) -> Ruling | None:
         name = request_id(event)
         kind, _, given = name.partition(":")
         if not 0 < len(given) <= ID_CHARS_MAX:
@@ -115,10 +125,30 @@ class Units:
 
     def timer(self, run: Run, *, live: bool) -> None:
         """Fires the run's first deadline on one clock."""
+        place = (first_live(run) if live else first_log(run))[1]
+        self._without_event(run, lambda draft: _fire(draft, place))
+
+    def release(self, run: Run, place: int, line: str) -> None:
+        """It is the turn of a held step in its line."""
+        step = run.entry.steps[place].name
+        epoch = run.rows[place].epoch
+
+        def given(draft: Draft) -> Fired:
+            draft.passes = line
+            give_held(draft, place)
+            return Fired("turn", step, epoch)
+
+        self._without_event(run, given)
+
+    def resume(self, run: Run) -> None:
+        """A run that was put aside goes on: attempts that were told to stop are given out again."""
+        self._without_event(run, give_again)
+
+    def _without_event(self, run: Run, change: Callable[[Draft], Fired]) -> None:
         draft = Draft(run, self._now)
         mark = len(self._now.outbox.items)
         try:
-            fired = _fire(draft, (first_live(run) if live else first_log(run))[1])
+            fired = change(draft)
             if fired.name:
                 dispatch_ready(draft)
                 settle(draft)
@@ -204,7 +234,7 @@ class Units:
             run_state_after=head.state,
             step=step,
             epoch=epoch,
-            actor=event.source,
+            actor=actor_of(event),
             detail=ruling.detail,
         )
         self._now.outbox.put(_TRANSITIONS, Audit(fitting(transition)))

@@ -66,7 +66,7 @@ def _slow(draft: Draft, place: int, row: StepRow, event: StallSuspected) -> Ruli
     row = draft.row(place)
     row.past = msgspec.structs.replace(past, noticed=row.epoch + 1)
     detail = f"no progress for {event.elapsed_ms} ms, usual are {event.threshold_ms}"
-    notice(draft, place, row, event.verdict, event.evidence or detail)
+    notice(draft, place, event.verdict, event.evidence or detail)
     return APPLIED
 
 

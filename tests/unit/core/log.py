@@ -11,6 +11,7 @@ from dalsegno.schemas.outputs import Answer, Escalation, Handoff, Outcome, Trans
 from dalsegno.schemas.plan import Plan, StepPlan
 from dalsegno.streams.core.actions import Audit, Dispatch, Escalate, Output, PutAside, Reply
 from dalsegno.streams.core.partition import Partition
+from dalsegno.streams.core.people.lint import lint
 from dalsegno.streams.core.query import RunView, StepView
 from dalsegno.streams.core.record import Record, Unreadable
 
@@ -96,6 +97,8 @@ class Log:
             # Strict: what the fold puts out must have a place on the wire.
             size = len(encode(body(output))) + len(run_id.encode()) + _FRAMING_BYTES
             assert size <= OUTPUT_BYTES_MAX, f"{output.action.channel}: {size} bytes"
+            if isinstance(output.action, Escalate):
+                assert lint(output.action.escalation) == []
         after = self.partition.counts
         self.outcomes = [name for name in after for _ in range(after[name] - before[name])]
         assert self.partition.delivered == len(self.records), "P1: every record has one outcome"

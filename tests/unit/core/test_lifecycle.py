@@ -59,7 +59,7 @@ def test_the_same_start_is_a_duplicate_and_another_one_is_refused() -> None:
     [
         (plan_of(step("a", needs=("b",)), step("b", needs=("a",))), "cycle"),
         (plan_of(step("a", queue="nowhere")), "unknown_queue"),
-        (plan_of(step("a", risk=Risk.MONEY, risk_reason="none needed")), "risky_step"),
+        (plan_of(step("a", risk=Risk.MONEY)), "risky_step"),
         (plan_of(step("a", timeout_ms=90_000_000)), "ttl_too_short"),
     ],
 )

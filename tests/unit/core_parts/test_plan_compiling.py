@@ -137,7 +137,8 @@ REFUSED = [
     ("cycle", ("c", "b", "c"), (step("a", "c"), step("b", "c"), step("c", "b"))),
     ("cycle", ("a", "d", "a"), (
         step("a", "d"), step("b", "a"), step("c", "a"), step("d", "a", "b"))),
-    ("risky_step", ("b",), (step("a"), step("b", risk=Risk.MONEY, risk_reason="r"))),
+    ("risky_step", ("b",), (step("a"), step("b", queue="default", risk=Risk.MONEY))),
+    ("risky_step", ("b",), (step("a"), step("b", queue="", risk=Risk.MONEY, risk_reason="r"))),
     ("unknown_queue", ("a",), (step("a", queue="fast"),)),
     ("bad_limits", ("a",), (step("a", timeout_ms=0),)),
     ("bad_limits", ("a",), (step("a", timeout_ms=2**62),)),

@@ -1,0 +1,21 @@
+"""What a person permits a step beyond its plan."""
+
+from __future__ import annotations
+
+import msgspec
+
+from dalsegno.streams.core.people.state import NOT_HANDLED
+from dalsegno.streams.core.rows import StepRow
+
+
+def granted(row: StepRow, epoch: int) -> bool:
+    """Whether a person permits this attempt to repeat an effect of unknown outcome, by its key.
+
+    Until the step is put to a person again.
+    """
+    return row.handled is not None and 0 < row.handled.granted <= epoch
+
+
+def grant_next(row: StepRow) -> None:
+    """The attempts from the next one on may."""
+    row.handled = msgspec.structs.replace(row.handled or NOT_HANDLED, granted=row.epoch + 1)
