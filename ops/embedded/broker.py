@@ -28,7 +28,7 @@ from dalsegno.ops.embedded.jars import KAFKA_VERSION, find_jars
 from dalsegno.ops.embedded.java import find_java
 from dalsegno.ops.embedded.jvm import Jvm
 from dalsegno.ops.embedded.ports import answers_kafka, free_ports, is_free
-from dalsegno.ops.embedded.properties import broker_properties, write_properties
+from dalsegno.ops.embedded.properties import Listener, broker_properties, write_properties
 from dalsegno.ops.embedded.topics import create_topics
 from dalsegno.ops.guard import pid_in, spawn_guarded
 
@@ -43,6 +43,9 @@ class EmbeddedKafka:
 
     `data` None means a temporary folder. `port` None means the port of the folder's last start
     if it is free, else any. `config` overrides settings of the broker.
+
+    `listeners` adds listeners beside the plain one: name → protocol (`{"SECURE": "SASL_SSL"}`).
+    What they need (`listener.name.secure.…`) goes into `config`; `address` says where they are.
     """
 
     def __init__(
@@ -52,6 +55,7 @@ class EmbeddedKafka:
         port: int | None = None,
         heap: str = "256m",
         config: Mapping[str, str] | None = None,
+        listeners: Mapping[str, str] | None = None,
         version: str = KAFKA_VERSION,
         java: str | None = None,
     ) -> None:
@@ -59,6 +63,8 @@ class EmbeddedKafka:
         self.data = Path(data or tempfile.mkdtemp(prefix="dalsegno-kafka-")).absolute()
         self.port = port
         self._config = dict(config or {})
+        self._protocols = dict(listeners or {})
+        self._listeners: tuple[Listener, ...] = ()
         self.jvm = Jvm(find_java(java), tuple(find_jars(version)), heap)
         self._guard: subprocess.Popen[bytes] | None = None
         self._lock: int | None = None
@@ -69,6 +75,13 @@ class EmbeddedKafka:
         if self.port is None:
             raise EmbeddedKafkaError("the embedded broker has no port yet: call start() first")
         return f"127.0.0.1:{self.port}"
+
+    def address(self, listener: str) -> str:
+        """`host:port` of a further listener, by its name. Raises EmbeddedKafkaError."""
+        for each in self._listeners:
+            if each.name == listener:
+                return f"127.0.0.1:{each.port}"
+        raise EmbeddedKafkaError(f"no listener {listener!r}: name it in listeners=, then start()")
 
     @property
     def pid(self) -> int:
@@ -114,7 +127,9 @@ class EmbeddedKafka:
         for _ in range(_ATTEMPTS):
             port, controller = self._choose_ports()
             properties = self.data / "server.properties"
-            settings = broker_properties(self.data, port, controller)
+            settings = broker_properties(
+                self.data, port, controller, self._further(port, controller)
+            )
             write_properties(properties, {**settings, **self._config})
             self._format(properties)
             command = self.jvm.command("kafka.Kafka", str(properties), write_archive=write_archive)
@@ -137,6 +152,17 @@ class EmbeddedKafka:
                 return last, free_ports(1)[0]
         first, second = free_ports(2)
         return first, second
+
+    def _further(self, *taken: int) -> tuple[Listener, ...]:
+        """The further listeners; a restart finds them where they were if their ports are free."""
+        if not self._listeners or not all(is_free(each.port) for each in self._listeners):
+            drawn = free_ports(len(self._protocols) + len(taken))
+            ports = [each for each in drawn if each not in taken]
+            self._listeners = tuple(
+                Listener(name, protocol, port)
+                for (name, protocol), port in zip(self._protocols.items(), ports, strict=False)
+            )
+        return self._listeners
 
     def _format(self, properties: Path) -> None:
         if (self.data / "log" / "meta.properties").exists():

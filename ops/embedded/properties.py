@@ -1,13 +1,31 @@
 """The settings of the embedded broker, each with its reason."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 _INTERNAL_TOPICS = ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic")
 
 
-def broker_properties(data: Path, port: int, controller_port: int) -> dict[str, str]:
-    """server.properties of one KRaft node that is broker and controller."""
+class Listener(NamedTuple):
+    """A further listener: the name in its settings, its protocol (`SASL_SSL`), its port."""
+
+    name: str
+    protocol: str
+    port: int
+
+
+def broker_properties(
+    data: Path, port: int, controller_port: int, more: Sequence[Listener] = ()
+) -> dict[str, str]:
+    """server.properties of one KRaft node that is broker and controller.
+
+    `more`: listeners beside the plain one. What a protocol needs is the caller's to add.
+    """
+    open_to = [f"PLAINTEXT://127.0.0.1:{port}"]
+    open_to += [f"{each.name}://127.0.0.1:{each.port}" for each in more]
+    protocols = ["PLAINTEXT:PLAINTEXT", "CONTROLLER:PLAINTEXT"]
+    protocols += [f"{each.name}:{each.protocol}" for each in more]
     internal = {
         f"{topic}.{setting}": "1"
         for topic in _INTERNAL_TOPICS
@@ -17,10 +35,10 @@ def broker_properties(data: Path, port: int, controller_port: int) -> dict[str, 
         "process.roles": "broker,controller",
         "node.id": "1",
         "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
-        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
-        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+        "listeners": ",".join([*open_to, f"CONTROLLER://127.0.0.1:{controller_port}"]),
+        "advertised.listeners": ",".join(open_to),
         "controller.listener.names": "CONTROLLER",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "listener.security.protocol.map": ",".join(protocols),
         "log.dirs": str(data / "log"),
         **internal,
         "transaction.state.log.min.isr": "1",

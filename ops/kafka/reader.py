@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from dalsegno.streams.client.refused import Complaints, connect
 from dalsegno.streams.engine.security import librdkafka_options
 from dalsegno.streams.engine.settings import EngineSettings
 
@@ -46,18 +47,19 @@ class Reader:
 
     def __init__(self, settings: EngineSettings) -> None:
         self._servers = settings.bootstrap_servers
-        self._consumer = Consumer(
-            {
-                **librdkafka_options(settings),
-                "group.id": f"{settings.prefix}.reader",
-                "enable.auto.commit": False,
-                "enable.auto.offset.store": False,
-                "enable.partition.eof": True,
-                "auto.offset.reset": "error",
-                "isolation.level": "read_committed",
-                "fetch.wait.max.ms": 50,
-            }
-        )
+        self._complaints = Complaints()
+        self._options = {
+            **librdkafka_options(settings),
+            "error_cb": self._complaints,
+            "group.id": f"{settings.prefix}.reader",
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+            "isolation.level": "read_committed",
+            "fetch.wait.max.ms": 50,
+        }
+        self._consumer = connect(Consumer, self._options)
 
     def __enter__(self) -> "Reader":
         return self
@@ -66,12 +68,15 @@ class Reader:
         self._consumer.close()
 
     def partitions(self, topic: str) -> int:
-        """How many partitions a topic has. Raises ReadError when it is not there."""
+        """How many partitions a topic has. Raises ReadError when it is not there, BrokerRefused."""
         limit = time.monotonic() + _SETTLE_S
         while True:
             try:
                 found = self._consumer.list_topics(topic, timeout=_ASK_S).topics.get(topic)
             except KafkaException as error:
+                self._consumer.poll(0)  # what librdkafka has to say is heard here
+                if (refusal := self._complaints.refusal(self._options)) is not None:
+                    raise refusal from error
                 raise ReadError(f"no Kafka at {self._servers}: {_text(error)}") from error
             if found is not None and found.error is None and found.partitions:
                 return len(found.partitions)

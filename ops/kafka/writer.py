@@ -6,6 +6,7 @@ from confluent_kafka import KafkaError, Producer
 
 from dalsegno.schemas import codec, headers
 from dalsegno.schemas.control import PartitionControl
+from dalsegno.streams.client.refused import Complaints, connect
 from dalsegno.streams.engine.security import librdkafka_options
 from dalsegno.streams.engine.settings import EngineSettings
 
@@ -28,14 +29,15 @@ class Writer:
 
     def __init__(self, settings: EngineSettings) -> None:
         self._settings = settings
-        self._producer = Producer(
-            {
-                **librdkafka_options(settings),
-                "enable.idempotence": True,
-                "acks": "all",
-                "message.timeout.ms": _DELIVERY_S * 1000,
-            }
-        )
+        self._complaints = Complaints()
+        self._options = {
+            **librdkafka_options(settings),
+            "error_cb": self._complaints,
+            "enable.idempotence": True,
+            "acks": "all",
+            "message.timeout.ms": _DELIVERY_S * 1000,
+        }
+        self._producer = connect(Producer, self._options)
 
     def append(
         self,
@@ -45,7 +47,7 @@ class Writer:
         value: bytes | None,
         with_headers: Sequence[tuple[str, bytes]] = (),
     ) -> None:
-        """One record. Raises AppendError."""
+        """One record. Raises AppendError, BrokerRefused."""
         failures: list[KafkaError] = []
 
         def delivered(error: KafkaError | None, _: object) -> None:
@@ -62,6 +64,8 @@ class Writer:
         )
         left = self._producer.flush(_DELIVERY_S + 5)
         if left or failures:
+            if (refusal := self._complaints.refusal(self._options)) is not None:
+                raise refusal
             why = failures[0].str() if failures else "no acknowledgement in time"
             raise AppendError(f"{topic}[{partition}]: {why}; check the brokers and repeat")
 

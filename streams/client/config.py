@@ -20,6 +20,7 @@ KafkaConfig = dict[str, str | int | float | bool | object]
 """What librdkafka is given: its own property names."""
 
 _LOG = logging.getLogger("dalsegno.client.kafka")
+_MECHANISM = "SCRAM-SHA-512"  # as the engine's default; librdkafka's own is Kerberos
 _TRUE = frozenset({"true", "t", "1", "yes", "y", "on"})
 _FALSE = frozenset({"false", "f", "0", "no", "n", "off"})
 
@@ -57,9 +58,10 @@ class Security:
 
     def properties(self) -> KafkaConfig:
         """librdkafka properties of what is set."""
+        sasl = self.protocol.upper().startswith("SASL")
         named = {
             "security.protocol": self.protocol,
-            "sasl.mechanisms": self.sasl_mechanism,
+            "sasl.mechanisms": self.sasl_mechanism or (_MECHANISM if sasl else ""),
             "sasl.username": self.sasl_username,
             "sasl.password": self.sasl_password,
             "ssl.ca.location": self.ssl_ca_location,

@@ -18,8 +18,10 @@ from confluent_kafka import Producer as KafkaProducer
 from dalsegno.streams.client.config import ClientConfig, KafkaConfig
 from dalsegno.streams.client.errors import ClosedError, DeliveryFailed, QueueFull, SettingsError
 from dalsegno.streams.client.fork import ForkGuard
+from dalsegno.streams.client.refused import Complaints, connect
 
 _POLL_S = 0.2  # a wait without deliveries; deliveries end it at once
+_REFUSAL_S = 2.0  # by then a broker has refused us, if it does
 _ROOM_POLL_S = 0.005  # while records wait for room
 
 
@@ -129,10 +131,15 @@ class Producer:
         settings: KafkaConfig | None = None,
         factory: Callable[[KafkaConfig], KafkaPort] = KafkaProducer,
     ) -> None:
-        self._config = {**config.producer(client_id), **(settings or {})}
+        self._complaints = Complaints()
+        self._config = {
+            **config.producer(client_id),
+            "error_cb": self._complaints,
+            **(settings or {}),
+        }
         self._request_s = config.request_timeout_ms / 1_000
         self._factory = factory
-        self._kafka = factory(self._config)
+        self._kafka = connect(factory, self._config)
         self._guard = ForkGuard(self._kafka)
         self._lock = threading.RLock()
         self._room = threading.Condition(self._lock)
@@ -150,18 +157,30 @@ class Producer:
         return len(self._waiting) + len(self._kafka)
 
     def partition_count(self, topic: str) -> int:
-        """Raises `SettingsError` if the topic does not exist, `DeliveryFailed` if no broker
-        answers.
+        """Raises `SettingsError` if the topic does not exist or the broker refuses us,
+        `DeliveryFailed` if none answers.
         """
         self._guard.check()
-        try:
-            found = self._kafka.list_topics(topic, timeout=self._request_s).topics[topic]
-        except KafkaException as error:
-            cause = error.args[0]
-            raise DeliveryFailed(topic, b"", cause.name(), cause.str()) from error
+        found = self._metadata(topic)
         if found.error is not None or not found.partitions:
             raise SettingsError(f"topic {topic!r} does not exist: run `dalsegno topics create`")
         return len(found.partitions)
+
+    def _metadata(self, topic: str) -> TopicMetadata:
+        """Two tries: a short one, after which a refusal is known, and one that waits."""
+        self._complaints.forget()
+        failure: KafkaException | None = None
+        for timeout_s in (min(_REFUSAL_S, self._request_s), self._request_s):
+            try:
+                return self._kafka.list_topics(topic, timeout=timeout_s).topics[topic]
+            except KafkaException as error:
+                # Our thread polls, so what librdkafka had to say has been heard by now.
+                if (refusal := self._complaints.refusal(self._config)) is not None:
+                    raise refusal from error
+                failure = error
+        assert failure is not None
+        cause = failure.args[0]
+        raise DeliveryFailed(topic, b"", cause.name(), cause.str()) from failure
 
     def send(self, record: OutRecord, done: Done) -> None:
         """Queue a record without blocking; `done` tells the outcome. Raises `ForkedError`,

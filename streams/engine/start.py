@@ -8,6 +8,7 @@ from typing import Final
 import structlog
 from confluent_kafka import KafkaException
 
+from dalsegno.streams.client.refused import BrokerRefused
 from dalsegno.streams.engine.checks import check, layout_of, transactions_allowed
 from dalsegno.streams.engine.context import Layout
 from dalsegno.streams.engine.errors import OutcomeUnknownError, StartRefusedError
@@ -26,10 +27,14 @@ _MAC_FAULT: Final = (
 async def wait_for_broker(settings: EngineSettings, stop: asyncio.Event) -> bool:
     """Wait for as long as it takes: Faust would exit if it cannot bootstrap. False if told to
     stop.
+
+    Raises `StartRefusedError` for a broker that answers and does not let us in: a wait cannot help.
     """
     while not stop.is_set():
         try:
             await asyncio.to_thread(TopicAdmin(settings).ping)
+        except BrokerRefused as error:
+            raise StartRefusedError((str(error),)) from error
         except KafkaException as error:
             log.warning("no broker yet", servers=settings.bootstrap_servers, error=str(error))
             try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -10,18 +11,21 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
+    ClusterMetadata,
     ConfigEntry,
     ConfigResource,
     NewTopic,
 )
 
 from dalsegno.schemas.topics import Topics
+from dalsegno.streams.client.refused import Complaints, connect
 from dalsegno.streams.engine.errors import StartRefusedError
 from dalsegno.streams.engine.security import librdkafka_options
 from dalsegno.streams.engine.settings import EngineSettings
 
 _TIMEOUT_S: Final = 30.0
 _PING_S: Final = 3.0
+_POLL_S: Final = 0.1
 _DAY_MS: Final = 86_400_000
 EVENT_BYTES_MAX: Final = 1_048_588
 DEAD_LETTER_BYTES_MAX: Final = EVENT_BYTES_MAX + 65_536
@@ -88,12 +92,16 @@ class TopicAdmin:
 
     def __init__(self, settings: EngineSettings) -> None:
         self._settings = settings
+        self._complaints = Complaints()
+        self._options = {**librdkafka_options(settings), "error_cb": self._complaints}
         # Referenced for as long as its futures live: a collected client fails them.
-        self._client = AdminClient(librdkafka_options(settings))
+        self._client = connect(AdminClient, self._options)
 
     def facts(self) -> dict[str, TopicFacts]:
-        """Every topic under the prefix, as it is. Raises `KafkaException` if no broker answers."""
-        found = self._client.list_topics(timeout=_TIMEOUT_S).topics
+        """Every topic under the prefix, as it is. Raises `KafkaException` if no broker answers,
+        `BrokerRefused`.
+        """
+        found = self._look(_TIMEOUT_S).topics
         prefix = self._settings.prefix + "."
         mine = {name: topic for name, topic in found.items() if name.startswith(prefix)}
         if not mine:
@@ -115,8 +123,24 @@ class TopicAdmin:
         }
 
     def ping(self) -> None:
-        """Raises `KafkaException` if no broker answers within a few seconds."""
-        self._client.list_topics(timeout=_PING_S)
+        """Raises `KafkaException` if no broker answers within a few seconds, `BrokerRefused` if one
+        does not let us in.
+        """
+        self._look(0)
+
+    def _look(self, limit_s: float) -> ClusterMetadata:
+        """Ask again until the limit, but not a broker that refuses us."""
+        deadline_s = time.monotonic() + limit_s
+        while True:
+            self._complaints.forget()
+            try:
+                return self._client.list_topics(timeout=_PING_S)
+            except KafkaException as error:
+                self._client.poll(_POLL_S)  # what librdkafka has to say is heard here
+                if (refusal := self._complaints.refusal(self._options)) is not None:
+                    raise refusal from error
+                if time.monotonic() >= deadline_s:
+                    raise
 
     def create(self, queues: Iterable[str] = (), partitions: int | None = None) -> list[str]:
         """Make what is missing and mend settings that differ: one line each of what was done.

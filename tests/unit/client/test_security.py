@@ -31,3 +31,10 @@ def test_names_are_checked_unless_told_otherwise(env: dict[str, str]) -> None:
 def test_another_word_is_an_error_and_not_a_guess(word: str) -> None:
     with pytest.raises(SettingsError, match=CHECK):
         Security.from_env({CHECK: word})
+
+
+def test_the_mechanism_is_the_engines_default_unless_one_is_named() -> None:
+    env = {"DALSEGNO_SECURITY_PROTOCOL": "SASL_SSL"}
+    assert Security.from_env(env).properties()["sasl.mechanisms"] == "SCRAM-SHA-512"
+    env["DALSEGNO_SASL_MECHANISM"] = "PLAIN"
+    assert Security.from_env(env).properties()["sasl.mechanisms"] == "PLAIN"
