@@ -50,6 +50,7 @@ from dalsegno.streams.client.outcomes import RunResult
 from dalsegno.streams.client.producer import Receipt
 from dalsegno.streams.client.report import EffectReport, Report
 from dalsegno.streams.client.step import Step, StepOptions
+from dalsegno.streams.client.undo import DoneEffect, Undo
 from dalsegno.streams.client.worker import Worker
 
 __all__ = [
@@ -62,6 +63,7 @@ __all__ = [
     "Context",
     "DeliveryFailed",
     "DependencyDown",
+    "DoneEffect",
     "Duration",
     "Effect",
     "EffectReport",
@@ -97,6 +99,7 @@ __all__ = [
     "Transient",
     "UndeclaredRead",
     "UndeclaredWrite",
+    "Undo",
     "UnknownPolicy",
     "Unsafe",
     "Value",

@@ -7,40 +7,21 @@ that no service can give, because it needs the program's own text.
 from __future__ import annotations
 
 import ast
-import inspect
 import re
-import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
 from dalsegno.schemas.control import Policy
-from dalsegno.schemas.plan import OnFailure, Plan, Risk, StepPlan, StepRole
+from dalsegno.schemas.plan import Plan, Risk, StepPlan, StepRole
+from dalsegno.streams.client.check_undo import clean_up, effect_calls
+from dalsegno.streams.client.finding import Finding, Severity
 from dalsegno.streams.core.plan import PlanRefused, compile_plan
 
 if TYPE_CHECKING:
     from dalsegno.streams.client.step import Step
 
 
-class Severity(IntEnum):
-    """`ERROR`: a start is refused, or work can be lost. `WARNING`: look before production."""
-
-    WARNING = 1
-    ERROR = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing to mend. `code` is stable, `message` says what and how; `step` is empty for the
-    flow's.
-    """
-
-    severity: Severity
-    code: str
-    step: str
-    message: str
-
+__all__ = ["Finding", "Severity", "findings"]
 
 _SECRET: Final = re.compile(
     r"(^|_)(password|passwd|secret|token|api_?key|credential|private_?key|ssn|iban|card_?number|cvv|pin)($|_|s$)",
@@ -56,7 +37,7 @@ def findings(plan: Plan, steps: Sequence[Step], ttl_ms: int, flow: str) -> list[
         *_ttl(plan, ttl_ms),
         *_risks(plan),
         *_secrets(plan),
-        *_clean_up(plan, steps),
+        *clean_up(plan, steps),
     ]
     for step in steps:
         found.extend(_effects(step))
@@ -158,50 +139,9 @@ def _secrets(plan: Plan) -> Iterator[Finding]:
             )
 
 
-def _clean_up(plan: Plan, steps: Sequence[Step]) -> Iterator[Finding]:
-    """Clean-up reaches every way out: what has effects can be undone, and no undo step hangs
-    loose.
-    """
-    used = {step.compensate for step in plan.steps if step.compensate}
-    sources = {step.name: step for step in steps}
-    for step in plan.steps:
-        if step.role is StepRole.COMPENSATION and step.name not in used:
-            yield Finding(
-                Severity.WARNING,
-                "compensation_unused",
-                step.name,
-                "no step names it in compensate=",
-            )
-        undoes = plan.on_failure is OnFailure.COMPENSATE and step.role is StepRole.FORWARD
-        if undoes and not step.compensate and any(_effect_calls(sources[step.name])):
-            yield Finding(
-                Severity.WARNING,
-                "effect_without_way_back",
-                step.name,
-                "has effects and no compensation, and the flow compensates on failure",
-            )
-
-
-def _effect_calls(step: Step) -> Iterator[ast.Call]:
-    """Calls of `<context>.effect(...)` in the body's text; none where the text cannot be had."""
-    if step.function is None:
-        return
-    try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(step.function)))
-    except (OSError, TypeError, SyntaxError):
-        return
-    for node in ast.walk(tree):
-        if (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and node.func.attr == "effect"
-        ):
-            yield node
-
-
 def _effects(step: Step) -> Iterator[Finding]:
     """An effect's name decides its key, so it must be the same text in every attempt."""
-    for call in _effect_calls(step):
+    for call in effect_calls(step):
         name = (
             call.args[0]
             if call.args

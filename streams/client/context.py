@@ -15,7 +15,14 @@ import msgspec
 
 from dalsegno.schemas import values
 from dalsegno.schemas.values import Value
-from dalsegno.streams.client.failures import Invalid, MissingInfo, StepStopped, UndeclaredRead
+from dalsegno.streams.client.failures import (
+    Invalid,
+    MissingInfo,
+    Permanent,
+    StepStopped,
+    UndeclaredRead,
+)
+from dalsegno.streams.client.undo import DoneEffect, Undo, undo_of
 
 if TYPE_CHECKING:
     from dalsegno.streams.client.attempt import Attempt
@@ -128,6 +135,14 @@ class _Common(Mapping[str, Value]):
         save = self._attempt.handoff.save
         return None if save is None else values.unpack(save)
 
+    @property
+    def undo(self) -> Undo:
+        """What a compensation has to take back. Raises `Permanent` in a step that is none."""
+        handoff = self._attempt.handoff
+        if not handoff.undoes:
+            raise Permanent(f"step {handoff.step!r} is no compensation: it takes nothing back")
+        return undo_of(handoff)
+
     def progress(self) -> int:
         """Say that the step moves on; sent with the next heartbeat. Returns the counter."""
         self._attempt.progress += 1
@@ -187,6 +202,44 @@ class Context(_Common):
         )
         return await self._effects.perform(call)
 
+    @overload
+    async def take_back(
+        self,
+        effect: DoneEffect,
+        fn: Callable[..., Awaitable[T]],
+        *args: object,
+        check: Callable[..., CheckResult] | None = None,
+        **kwargs: object,
+    ) -> T | None: ...
+    @overload
+    async def take_back(
+        self,
+        effect: DoneEffect,
+        fn: Callable[..., T],
+        *args: object,
+        check: Callable[..., CheckResult] | None = None,
+        **kwargs: object,
+    ) -> T | None: ...
+    async def take_back(
+        self,
+        effect: DoneEffect,
+        fn: Callable[..., object],
+        *args: object,
+        check: Callable[..., CheckResult] | None = None,
+        **kwargs: object,
+    ) -> object:
+        """Take back one effect of `ctx.undo`, at most once: as `effect`, under a key of its own.
+
+        Hand `effect.key` to `fn`, so that the receiver knows what to take back; of an effect that
+        it has never seen it takes back nothing, and refuses that key from then on. `check`, called
+        with the same arguments, finds out whether an effect of unknown outcome was done; when it
+        says `NOT_DONE`, nothing is called and None is returned.
+        """
+        call = self._effects.taking_back(effect, fn, args, kwargs)
+        if not await self._effects.was_done(effect, call, check):
+            return None
+        return await self._effects.perform(call)
+
     async def save(self, state: object) -> None:
         """Keep `state`, private to the step, for its next attempt; durable on return."""
         await self._effects.save(state)
@@ -235,6 +288,40 @@ class BlockingContext(_Common):
         call = self._effects.call(
             name, fn, args, kwargs, undo=undo, undo_input=undo_input, check=check
         )
+        if call.is_async:
+            return self._block(self._effects.perform(call))
+        return self._effects.perform_here(call, self._block)
+
+    @overload
+    def take_back(
+        self,
+        effect: DoneEffect,
+        fn: Callable[..., Awaitable[T]],
+        *args: object,
+        check: Callable[..., CheckResult] | None = None,
+        **kwargs: object,
+    ) -> T | None: ...
+    @overload
+    def take_back(
+        self,
+        effect: DoneEffect,
+        fn: Callable[..., T],
+        *args: object,
+        check: Callable[..., CheckResult] | None = None,
+        **kwargs: object,
+    ) -> T | None: ...
+    def take_back(
+        self,
+        effect: DoneEffect,
+        fn: Callable[..., object],
+        *args: object,
+        check: Callable[..., CheckResult] | None = None,
+        **kwargs: object,
+    ) -> object:
+        """As `Context.take_back`."""
+        call = self._effects.taking_back(effect, fn, args, kwargs)
+        if not self._block(self._effects.was_done(effect, call, check)):
+            return None
         if call.is_async:
             return self._block(self._effects.perform(call))
         return self._effects.perform_here(call, self._block)

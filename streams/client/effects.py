@@ -27,6 +27,7 @@ from dalsegno.schemas.outputs import EffectStatus, JournalEntry
 from dalsegno.schemas.plan import UnknownPolicy
 from dalsegno.schemas.values import Value
 from dalsegno.streams.client.failures import Permanent, Unsafe
+from dalsegno.streams.client.undo import DoneEffect
 from dalsegno.streams.core.effects import effect_key
 
 if TYPE_CHECKING:
@@ -126,9 +127,47 @@ class Effects:
         check: Callable[..., CheckResult] | None,
     ) -> Call:
         """Take the next occurrence of `name`, in the order of the calls."""
-        handoff = self._attempt.handoff
         occurrence = self._counts[name]
         self._counts[name] += 1
+        return self._call(name, occurrence, function, args, kwargs, undo, undo_input, check)
+
+    def taking_back(
+        self,
+        effect: DoneEffect,
+        function: Callable[..., object],
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object],
+    ) -> Call:
+        """The effect that takes back another one: its place is that one's, in every attempt."""
+        name = f"undo:{effect.name}"
+        return self._call(name, effect.occurrence, function, args, kwargs, "", None, None)
+
+    async def was_done(
+        self, effect: DoneEffect, call: Call, check: Callable[..., CheckResult] | None
+    ) -> bool:
+        """Asks `check` about an effect of unknown outcome. Without one it may have been done.
+
+        Taking it back was begun before: it had been done then, or that was unknown.
+        """
+        begun = (call.info.name, call.info.occurrence) in self._journal
+        if effect.done or check is None or begun:
+            return True
+        self._gate.check_may_act(self._attempt)
+        found = await self._run(lambda: _invoke(check, call.args, call.kwargs, call.info), check)
+        return found is not NOT_DONE
+
+    def _call(  # noqa: PLR0917 - one call of each kind, side by side above
+        self,
+        name: str,
+        occurrence: int,
+        function: Callable[..., object],
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object],
+        undo: str,
+        undo_input: object,
+        check: Callable[..., CheckResult] | None,
+    ) -> Call:
+        handoff = self._attempt.handoff
         info = Effect(
             name=name,
             occurrence=occurrence,

@@ -92,8 +92,10 @@ class Flow:
         return _Declare(self, options, StepRole.FORWARD)
 
     def compensation(self, **options: Unpack[StepOptions]) -> _Declare:
-        """Declare the decorated function as a step that only undoes another (`compensate=` names
-        it).
+        """Declare the decorated function as a step that only takes another back.
+
+        That one names it in `compensate=`, or one of its effects in `undo=`. Its body finds what
+        there is to take back in `ctx.undo`.
         """
         return _Declare(self, options, StepRole.COMPENSATION)
 

@@ -39,7 +39,7 @@ class StepOptions(TypedDict, total=False):
     `timeout`: bound on one attempt. `heartbeat`: declared interval. `compensate`: the step that
     undoes this one. `goal`: a sentence for whoever takes over. `unknown`: what to do about an
     effect that was intended and never confirmed. `recover`: for steps that services run by
-    themselves.
+    themselves. `pivot`: once it is done, or may have been, the run only goes forward.
     """
 
     name: str
@@ -58,6 +58,7 @@ class StepOptions(TypedDict, total=False):
     goal: str
     unknown: UnknownPolicy | Literal["retry", "check", "person"]
     recover: RecoverPolicy | Literal["redispatch", "notify", "person"]
+    pivot: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,6 +112,7 @@ class Step:
                 goal=given.get("goal", "") or _first_line(self.function),
                 unknown=self.unknown,
                 recover=RecoverPolicy(given.get("recover", default.recover)),
+                pivot=given.get("pivot", False),
             )
         except ValueError as error:
             raise FlowError(self.flow, self.name, str(error)) from error

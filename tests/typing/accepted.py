@@ -12,6 +12,7 @@ from dalsegno.client import (
     Client,
     Context,
     DependencyDown,
+    DoneEffect,
     Effect,
     Finding,
     Flow,
@@ -21,6 +22,7 @@ from dalsegno.client import (
     RetryPolicy,
     Risk,
     RunResult,
+    Undo,
     Value,
     Worker,
 )
@@ -78,8 +80,29 @@ def score(ctx: BlockingContext) -> Mapping[str, object]:
     return {"score": 1}
 
 
+async def call_back(key: str, amount: int, *, epoch: int) -> Identity:
+    return {"id": key}
+
+
 @risk.compensation(reads=["score"], writes=[])
 async def withdraw(ctx: Context) -> None:
+    assert_type(ctx.undo, Undo)
+    for effect in reversed(ctx.undo):
+        assert_type(effect, DoneEffect)
+        assert_type(effect.result, Value)
+        reply = await ctx.take_back(effect, call_back, effect.key, 5, check=lambda *_: NOT_DONE)
+        assert_type(reply, Identity | None)
+
+
+@risk.compensation(name="withdraw_again", reads=[], writes=[])
+def withdraw_plainly(ctx: BlockingContext) -> None:
+    assert_type(ctx.undo.wrote, Mapping[str, Value])
+    for effect in ctx.undo.named("count"):
+        assert_type(ctx.take_back(effect, plain_call, 5), int | None)
+
+
+@risk.step(reads=[], writes=[], compensate=withdraw, pivot=True)
+async def can_be_taken_back(ctx: Context) -> None:
     return None
 
 

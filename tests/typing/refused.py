@@ -37,6 +37,14 @@ def plain(ctx: BlockingContext) -> None:
     print(wrong)
 
 
+@flow.compensation(reads=[], writes=[])
+async def takes_back(ctx: Context) -> None:
+    await ctx.take_back("pay", len, [1])  # E
+    for effect in ctx.undo:
+        wrong: int = await ctx.take_back(effect, len, [1])  # E
+        print(wrong, effect.amount)  # E
+
+
 client = Client(bootstrap_servers="localhost:9092")
 client.start("flow", {})  # E
 client.wait("run", timeout=1.5)  # E

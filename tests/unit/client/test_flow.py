@@ -45,10 +45,12 @@ def declared() -> Flow:
         goal="A score that a person can defend",
     )
     def score(ctx: BlockingContext) -> Outputs:
-        return {"score": 1}
+        return {"score": ctx.effect("publish", print)}
 
     @flow.compensation(reads=["score"], writes=[])
     def withdraw_score(ctx: BlockingContext) -> Outputs:
+        for effect in ctx.undo:
+            ctx.take_back(effect, print)
         return None
 
     return flow
@@ -223,6 +225,70 @@ def test_clean_up_reaches_every_way_out() -> None:
         return None
 
     assert sorted(codes(flow)) == ["compensation_unused", "effect_without_way_back"]
+
+
+def test_an_undo_of_an_effect_is_a_compensation_that_belongs_to_one_step() -> None:
+    flow = Flow("f")
+
+    @flow.step(reads=[], writes=[])
+    async def hotel(ctx: Context) -> Outputs:
+        await ctx.effect("book", print, undo="cancel_booking")
+        return None
+
+    @flow.step(reads=[], writes=[])
+    async def flight(ctx: Context) -> Outputs:
+        await ctx.effect("book", print, undo="cancel_booking")
+        await ctx.effect("seat", print, undo="hotel")
+        return None
+
+    @flow.compensation(reads=[], writes=[])
+    async def cancel_booking(ctx: Context) -> Outputs:
+        return None
+
+    found = [(finding.code, finding.step) for finding in flow.check()]
+    assert found == [("shared_undo", "flight"), ("unknown_undo", "flight")]
+
+
+def test_a_step_that_can_be_taken_back_declares_what_it_does() -> None:
+    flow = Flow("f", on_failure="compensate")
+
+    @flow.step(reads=[], writes=[], compensate="refund")
+    async def charge(ctx: Context) -> Outputs:
+        return None
+
+    @flow.compensation(reads=[], writes=[])
+    async def refund(ctx: Context) -> Outputs:
+        return None
+
+    assert codes(flow) == ["act_not_declared"]
+
+
+def test_two_steps_with_one_compensation_are_an_error() -> None:
+    flow = Flow("f")
+    flow.observed(name="a", reads=[], writes=[], compensate="undo")
+    flow.observed(name="b", reads=[], writes=[], compensate="undo")
+
+    @flow.compensation(reads=[], writes=[])
+    async def undo(ctx: Context) -> Outputs:
+        return None
+
+    assert codes(flow) == ["shared_compensation"]
+
+
+def test_a_pivot_is_in_the_plan_and_what_stands_behind_it_is_not_taken_back() -> None:
+    flow = Flow("f", on_failure="compensate")
+    flow.observed(name="a", reads=[], writes=[], pivot=True)
+    flow.observed(name="b", reads=[], writes=[], needs=["a"], compensate="undo")
+
+    @flow.compensation(reads=[], writes=[])
+    async def undo(ctx: Context) -> Outputs:
+        return None
+
+    assert [step.pivot for step in flow.plan().steps] == [True, False, False]
+    assert codes(flow) == ["compensation_behind_pivot"]
+    loose = Flow("f")
+    loose.observed(name="a", reads=[], writes=[], pivot=True)
+    assert codes(loose) == ["pivot_unused"]
 
 
 def test_errors_come_before_warnings() -> None:
