@@ -1,5 +1,8 @@
 """Records that the service writes: handoffs, answers, transitions, escalations, claims, dead
 letters.
+
+What nearly every event makes takes its fields by position too: by keyword, a record of 16 fields
+costs seven times as much to make.
 """
 
 from __future__ import annotations
@@ -106,7 +109,7 @@ class UndoEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     undo_input: bytes = b""
 
 
-class Handoff(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class Handoff(msgspec.Struct, frozen=True, gc=False):
     """Gives one attempt of a step to a worker. Headers carry its sequence.
 
     `inputs` is a MessagePack map of exactly the fields that the step may read. `recovery_key` is
@@ -163,7 +166,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     context_omitted: bool = False
 
 
-class StepChange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class StepChange(msgspec.Struct, frozen=True, gc=False):
     """One step's change of state within a transition."""
 
     step: str
@@ -172,7 +175,7 @@ class StepChange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     epoch: int
 
 
-class Transition(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class Transition(msgspec.Struct, frozen=True, gc=False):
     """The audit record of one event or timer. Key: the run id.
 
     `cause` is the event's kind, or `timer:<name>`; `cause_offset` its offset (of the event that

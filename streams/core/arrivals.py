@@ -31,6 +31,7 @@ from dalsegno.streams.core.units import Units
 
 _TRANSITIONS: Final = "transitions"
 _DEAD_LETTERS: Final = "dead-letters"
+_QUARANTINED: Final = RunState.QUARANTINED
 _BAD_ADDRESS: Final = refused(
     "bad_reply_to", f"an address for answers has at most {ID_CHARS_MAX} characters"
 )
@@ -57,7 +58,7 @@ class Arrivals:
         held = self._runs.get(run_id)
         if len(event.reply_to) > ID_CHARS_MAX:
             self._turn_away(held, event, _BAD_ADDRESS)
-        elif type(held) is Run and held.head.state is not RunState.QUARANTINED:
+        elif type(held) is Run and held.head.state is not _QUARANTINED:
             if type(event) is RunStarted:
                 self._started_again(event, held.head.start_digest, held.head.state, held)
                 return

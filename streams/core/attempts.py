@@ -37,6 +37,8 @@ INPUT_OF: Final[dict[type, StepInput]] = {
     StepFailed: StepInput.FAILED,
     StepReleased: StepInput.RELEASED,
 }
+_APPLIED: Final = Outcome.APPLIED
+_STARTED: Final = StepInput.STARTED
 # Epochs that expired and could still be charged by a `lost` verdict.
 _EXPIRED_MAX: Final = 32
 
@@ -68,7 +70,7 @@ def judge(draft: Draft, event: AttemptEvent, what: StepInput) -> int | Ruling:
             return duplicate()
         return superseded("epoch_closed", _current(row))
     rule = table[row.state][what]
-    if rule.outcome is Outcome.APPLIED:
+    if rule.outcome is _APPLIED:
         return place
     if rule.outcome is Outcome.DUPLICATE and row.state is RUNNING and event.attempt > row.attempt:
         # A service starts anew what it was running: its next attempt, not a repeat.
@@ -110,7 +112,7 @@ def dismiss(draft: Draft, step: str, row: StepRow, reason: str) -> None:
 
 def step_started(draft: Draft, event: StepStarted) -> Ruling:
     """The attempt runs: its body begins after this."""
-    place = judge(draft, event, StepInput.STARTED)
+    place = judge(draft, event, _STARTED)
     if not isinstance(place, int):
         return _same_worker(draft, event, place)
     if len(event.worker) > ID_CHARS_MAX:

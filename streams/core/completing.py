@@ -22,6 +22,7 @@ from dalsegno.streams.core.step_table import COMPLETED, PENDING, READY, StepInpu
 
 # An empty MessagePack array of operations, and nothing at all.
 _NO_OPS: Final = frozenset({b"", b"\x90"})
+_COMPLETED: Final = StepInput.COMPLETED
 
 
 def step_completed(draft: Draft, event: StepCompleted) -> Ruling:
@@ -30,7 +31,7 @@ def step_completed(draft: Draft, event: StepCompleted) -> Ruling:
     Operations that cannot be applied, or declared writes that are missing afterwards, make it an
     attempt that failed as invalid: it leaves no trace in the context.
     """
-    place = judge(draft, event, StepInput.COMPLETED)
+    place = judge(draft, event, _COMPLETED)
     if not isinstance(place, int):
         return place
     expected = event.expected_run_version

@@ -20,6 +20,8 @@ from dalsegno.streams.core.step_table import READY
 # A heap is thinned when it holds this many entries more than twice the deadlines there are.
 _SLACK: Final = 16
 
+_QUARANTINED: Final = RunState.QUARANTINED
+
 # The place of a deadline of the run itself, ahead of those of its steps.
 RUN_TTL: Final = -2
 RUN_GATE: Final = -1
@@ -31,7 +33,7 @@ def first_log(run: Run) -> tuple[int, int]:
     due, place = NEVER, RUN_TTL
     if not head.clock_stopped_ms:
         due = head.expires_ms
-    if head.state is RunState.QUARANTINED:
+    if head.state is _QUARANTINED:
         return due, place
     if head.gate_due_ms and head.gate_due_ms < due:
         due, place = head.gate_due_ms, RUN_GATE
@@ -44,7 +46,7 @@ def first_log(run: Run) -> tuple[int, int]:
 
 def first_live(run: Run) -> tuple[int, int]:
     """The run's first deadline on live time, and the step's place."""
-    if run.lives and run.head.state is not RunState.QUARANTINED:
+    if run.lives and run.head.state is not _QUARANTINED:
         top = _top(run, run.lives, live=True)
         if top is not None:
             return top
@@ -62,7 +64,7 @@ def refresh(run: Run) -> None:
     if lives:
         due, place = lives[0]
         row = run.rows[place]
-        if row.due_ms == due and row.live and head.state is not RunState.QUARANTINED:
+        if row.due_ms == due and row.live and head.state is not _QUARANTINED:
             run.live_due = due
             return
     run.live_due = first_live(run)[0]

@@ -128,15 +128,12 @@ class Draft:
 
     def changes(self) -> tuple[StepChange, ...]:
         """The moves of this unit, in their order."""
+        if not self.before:
+            return ()
         steps, rows = self.steps, self.rows
         return tuple(
             [
-                StepChange(
-                    step=steps[place].name,
-                    before=before,
-                    after=rows[place].state,
-                    epoch=rows[place].epoch,
-                )
+                StepChange(steps[place].name, before, (row := rows[place]).state, row.epoch)
                 for place, before in self.before.items()
             ]
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from dalsegno.schemas.events import EffectConfirmed, EffectIntended
@@ -10,11 +12,17 @@ from dalsegno.schemas.plan import UnknownPolicy
 from dalsegno.streams.core.attempts import judge, touch
 from dalsegno.streams.core.draft import Draft
 from dalsegno.streams.core.effects import effect_key, recovery_key
-from dalsegno.streams.core.moment import APPLIED, Ruling, duplicate, refused
+from dalsegno.streams.core.moment import ACCEPTED, APPLIED, Ruling, duplicate, refused
 from dalsegno.streams.core.people.granting import granted
 from dalsegno.streams.core.runstate import Effect
 from dalsegno.streams.core.saga.taking_back import heard_late
 from dalsegno.streams.core.step_table import StepInput
+
+_INTENDED: Final = StepInput.INTENDED
+_CONFIRMED: Final = StepInput.CONFIRMED
+_RETRY: Final = UnknownPolicy.RETRY
+_UNKNOWN: Final = EffectStatus.UNKNOWN
+_DONE: Final = EffectStatus.CONFIRMED
 
 
 def effect_intended(draft: Draft, event: EffectIntended) -> Ruling:
@@ -27,7 +35,7 @@ def effect_intended(draft: Draft, event: EffectIntended) -> Ruling:
     key = effect_key(recovery_key(event.run_id, event.step), event.effect, event.occurrence)
     if event.key != key:
         return refused("wrong_key", f"the key of this effect is {key}")
-    ruled = judge(draft, event, StepInput.INTENDED)
+    ruled = judge(draft, event, _INTENDED)
     place = ruled if isinstance(ruled, int) else draft.plan.index.get(event.step)
     if place is None:
         assert isinstance(ruled, Ruling), "a step that the plan lacks is refused"
@@ -36,14 +44,14 @@ def effect_intended(draft: Draft, event: EffectIntended) -> Ruling:
     if not isinstance(ruled, int):
         return _stray_intent(draft, place, at, event, ruled)
     step = draft.steps[place]
-    answered = step.unknown is not UnknownPolicy.RETRY
+    answered = step.unknown is not _RETRY
     if at is not None:
         return _intended_again(draft, place, at, event, answered=answered)
     refusal = _enter(draft, place, event)
     if refusal is not None:
         return refusal
     touch(draft, place, event)
-    return Ruling(Outcome.APPLIED, answer=answered)
+    return ACCEPTED if answered else APPLIED
 
 
 def _enter(draft: Draft, place: int, event: EffectIntended) -> Ruling | None:
@@ -56,7 +64,7 @@ def _enter(draft: Draft, place: int, event: EffectIntended) -> Ruling | None:
         effect=event.effect,
         occurrence=event.occurrence,
         key=event.key,
-        status=EffectStatus.UNKNOWN,
+        status=_UNKNOWN,
         epoch=event.epoch,
     )
     effect = Effect(entry, event.epoch, event.undo, event.undo_input)
@@ -108,17 +116,15 @@ def effect_confirmed(draft: Draft, event: EffectConfirmed) -> Ruling:
     if at is None:
         return refused("not_intended", "an effect is intended before it is confirmed")
     effect = draft.journal(place).effects[at]
-    if effect.entry.status is EffectStatus.CONFIRMED:
+    if effect.entry.status is _DONE:
         return duplicate()
     limit = draft.now.policy.inline_bytes_max
     if len(event.result) > limit:
         return refused("result_too_large", f"the policy allows {limit} bytes")
-    ruled = judge(draft, event, StepInput.CONFIRMED)
+    ruled = judge(draft, event, _CONFIRMED)
     if not isinstance(ruled, int) and ruled.reason == "unknown_epoch":
         return ruled
-    known = msgspec.structs.replace(
-        effect.entry, status=EffectStatus.CONFIRMED, result=event.result
-    )
+    known = msgspec.structs.replace(effect.entry, status=_DONE, result=event.result)
     draft.effect = (place, at, Effect(known, effect.intended_epoch, effect.undo, effect.undo_input))
     draft.head.effects_unknown -= 1
     heard_late(draft, place)
