@@ -62,6 +62,12 @@ def _pack_upper(upper: int) -> bytes:
     return pack_varint(upper)
 
 
+# All that is put out in a millisecond names it: every record, and some of them twice.
+@lru_cache(maxsize=1024)
+def _pack_ms(n: int) -> bytes:
+    return _LOW[n << 1 & _LOW_MASK] + _pack_upper(n >> _LOW_BITS - 1)
+
+
 @lru_cache(maxsize=256)
 def _read_upper(data: bytes) -> int:
     """The inverse, shifted to its place in the signed number; -1 if the varint ends elsewhere."""
@@ -74,7 +80,7 @@ def _read_upper(data: bytes) -> int:
 def pack_long(n: int) -> bytes:
     """A signed 64-bit number; `Refused` beyond."""
     if _MS_LOW <= n < _MS_HIGH:
-        return _LOW[n << 1 & _LOW_MASK] + _pack_upper(n >> _LOW_BITS - 1)
+        return _pack_ms(n)
     if SMALL_MAX < n < _TWO_PARTS:
         return _LOW[n << 1 & _LOW_MASK] + _LAST[n >> _LOW_BITS - 1]
     if LONG_MIN <= n <= LONG_MAX:

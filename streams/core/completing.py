@@ -23,6 +23,7 @@ from dalsegno.streams.core.step_table import COMPLETED, PENDING, READY, StepInpu
 # An empty MessagePack array of operations, and nothing at all.
 _NO_OPS: Final = frozenset({b"", b"\x90"})
 _COMPLETED: Final = StepInput.COMPLETED
+_COMPENSATION: Final = StepRole.COMPENSATION
 
 
 def step_completed(draft: Draft, event: StepCompleted) -> Ruling:
@@ -105,7 +106,7 @@ def _took_back(draft: Draft, place: int, row: StepRow) -> None:
 def _complete(draft: Draft, place: int, row: StepRow) -> None:
     head = draft.head
     draft.move(place, row, COMPLETED)
-    if draft.steps[place].role is StepRole.COMPENSATION:
+    if draft.steps[place].role is _COMPENSATION:
         _took_back(draft, place, row)
         return
     row.flight = None

@@ -32,6 +32,9 @@ _FEW_FIELDS: Final = 32
 # An empty MessagePack map.
 _NO_INPUTS: Final = b"\x80"
 _PEOPLE: Final = frozenset({"person", "information"})
+_RUNNING: Final = RunState.RUNNING
+_NO_RISK: Final = Risk.NONE
+_COMPENSATION: Final = StepRole.COMPENSATION
 # What a run is while something of it is out.
 _GOING: Final = frozenset({RunState.RUNNING, RunState.COMPENSATING})
 
@@ -94,7 +97,7 @@ def _give_out(draft: Draft, place: int, row: StepRow) -> int:
         effects = tuple(effect.entry for effect in journal.effects)
         for entry in effects:
             size += entry_bytes(entry)
-    if step.risk is not Risk.NONE and not approved(draft, place, row):
+    if step.risk is not _NO_RISK and not approved(draft, place, row):
         ask_approval(draft, place, row)
         return 0
         if (
@@ -106,7 +109,7 @@ def _give_out(draft: Draft, place: int, row: StepRow) -> int:
             ask(draft, place, row, reason="unknown_effect", detail=detail)
             return 0
     taking = NOTHING
-    if step.role is StepRole.COMPENSATION:
+    if step.role is _COMPENSATION:
         taking = what_to_take_back(draft, place, row)
         size += taking.bytes
     save = None
@@ -144,30 +147,31 @@ def _take_off(
         # It will be, once this unit is settled; the handoff names the version as of then.
         draft.facts = True
     queue = step.queue or policy.queues[0]
+    # By position, in the order of the class: see there.
     handoff = Handoff(
-        run_id=run.id,
-        flow=head.flow,
-        flow_version=head.flow_version,
-        step=step.name,
-        epoch=row.epoch,
-        goal=step.goal,
-        inputs=inputs,
-        run_version=head.run_version + draft.facts,
-        recovery_key=recovery_key(run.id, step.name),
-        dispatched_at_ms=log_ms,
-        start_by_ms=start_by,
-        timeout_ms=step.timeout_ms,
-        heartbeat_ms=step.heartbeat_ms,
-        writes=step.writes + step.may_write,
-        effects=effects,
-        save=save,
-        context_schema=head.context_schema,
-        context_schema_version=head.context_schema_version,
-        retries=row.failures + row.infra,
-        undoes=taking.step,
-        undoes_completed=taking.completed,
-        undo=taking.effects,
-        wrote=taking.wrote,
+        run.id,
+        head.flow,
+        head.flow_version,
+        step.name,
+        row.epoch,
+        step.goal,
+        inputs,
+        head.run_version + draft.facts,
+        recovery_key(run.id, step.name),
+        log_ms,
+        start_by,
+        step.timeout_ms,
+        step.heartbeat_ms,
+        step.writes + step.may_write,
+        effects,
+        save,
+        head.context_schema,
+        head.context_schema_version,
+        row.failures + row.infra,
+        taking.step,
+        taking.completed,
+        taking.effects,
+        taking.wrote,
     )
     if taking is not NOTHING:
         row.undoes = taking.noted()
@@ -183,7 +187,7 @@ def settle(draft: Draft) -> None:
     """Says what the run is doing, from the counts of its steps; ends it when all are done."""
     head = draft.head
     tally = head.tally
-    if head.left and tally[FLYING] and head.state is RunState.RUNNING and not head.paused:
+    if head.left and tally[FLYING] and head.state is _RUNNING and not head.paused:
         # The most frequent case: the run goes on as it did.
         return
     if head.state in FINAL_RUNS:

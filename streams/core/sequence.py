@@ -20,7 +20,7 @@ class Sequence(NamedTuple):
 
     def pack(self) -> bytes:
         """20 bytes, big-endian: int64 offset, uint32 index, int64 count."""
-        return _FORMAT.pack(self.offset, self.index, self.count)
+        return _FORMAT.pack(*self)
 
     @classmethod
     def unpack(cls, data: bytes) -> Sequence:

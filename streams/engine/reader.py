@@ -55,10 +55,15 @@ class EventReader:
         lacks.
         """
         for raw in consumed:
-            headers = tuple((name, value or b"") for name, value in raw.headers)
+            found = raw.headers
+            headers = tuple((name, value or b"") for name, value in found) if found else ()
             value = raw.value or b""
             event: RunEvent | ControlEvent | Unreadable
-            if all(name.isascii() for name, _ in headers) or _names_are_text(headers):
+            if (
+                not headers
+                or all(name.isascii() for name, _ in headers)
+                or _names_are_text(headers)
+            ):
                 event = self._event(fold, raw, value, headers)
             else:
                 event = Unreadable("bad_headers", "the name of a header is no UTF-8")
