@@ -1,0 +1,292 @@
+"""The fault points of a partition: which steps may go, and which reports are due.
+
+A fault point that is not here is healthy: no step needs anything, and nobody says anything. A step
+that depends on fault points which hold takes a permit of each, or none: in one place, at one
+moment, so that no step ever waits while it has what another needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import msgspec
+
+from dalsegno.schemas.control import FaultPointChanged, Policy, QuotaGranted
+from dalsegno.schemas.outputs import FaultReport
+from dalsegno.streams.core.faultpoint.declared import SEPARATOR, dependency_of
+from dalsegno.streams.core.faultpoint.view import SPANS_MAX, WATCH_MS, Span, View
+from dalsegno.streams.core.names import NAME_CHARS_MAX, name_fault
+from dalsegno.streams.core.runstate import NEVER
+
+# Beyond this many, what fails next is not reported: the names come from plans and from reports.
+VIEWS_MAX: Final = 1_024
+Permits = tuple[tuple[str, int], ...]
+"""Permits taken: (fault point, when the permit lapses)."""
+
+
+class PointsPart(msgspec.Struct, array_like=True, kw_only=True, gc=False):
+    """What a checkpoint keeps of the fault points, within the partition's part."""
+
+    views: list[View] = []
+    spans: list[tuple[str, Span]] = []
+
+
+class Points:
+    """All fault points that a partition knows. Not thread-safe.
+
+    `holding`: those that hold steps, by dependency; empty in good times, which is all that the fast
+    paths ask. `due_ms`: when something has to be said, or lapses. `waiting(point)` counts the steps
+    that a point holds.
+    """
+
+    __slots__ = (
+        "_by_class",
+        "_policy",
+        "_running",
+        "due_ms",
+        "holding",
+        "spans",
+        "views",
+        "waiting",
+    )
+
+    def __init__(self, waiting: Callable[[str], int]) -> None:
+        self.views: dict[str, View] = {}
+        self.holding: dict[str, list[View]] = {}
+        self.spans: dict[str, Span] = {}
+        self.due_ms = NEVER
+        self.waiting = waiting
+        self._running: dict[str, dict[tuple[str, int], None]] = {}
+        self._policy: Policy | None = None
+        self._by_class: frozenset[str] = frozenset()
+
+    def in_the_way(self, depends_on: Iterable[str]) -> list[View]:
+        """Every fault point that a step needs a permit of, in the one order of all."""
+        holding = self.holding
+        found = [view for name in dict.fromkeys(depends_on) for view in holding.get(name, ())]
+        if len(found) > 1:
+            found.sort(key=_name)
+            for view in found:
+                view.shared = True
+        return found
+
+    def blocked(self, depends_on: Iterable[str]) -> str:
+        """The first fault point without a permit for the step, or an empty text: it may go."""
+        for view in self.in_the_way(depends_on):
+            if not view.hand:
+                return view.name
+        return ""
+
+    def take(self, depends_on: Iterable[str]) -> Permits:
+        """Spends a permit of each; `blocked` has said that they are there."""
+        return tuple((view.name, view.take()) for view in self.in_the_way(depends_on))
+
+    def give_back(self, permits: Permits) -> None:
+        """The unit that took them was discarded."""
+        for name, lapses_ms in permits:
+            self.views[name].give_back(lapses_ms)
+
+    def took_off(self, key: tuple[str, int], depends_on: Iterable[str]) -> None:
+        """An attempt is out, with a permit of each fault point that holds."""
+        for view in self.in_the_way(depends_on):
+            self._running.setdefault(view.name, {})[key] = None
+
+    def landed(self, key: tuple[str, int], policy: Policy, now_ms: int) -> None:
+        """An attempt is no longer out, however it ended."""
+        for name, out in self._running.items():
+            if key in out:
+                del out[key]
+                self._news(self.views[name], policy, now_ms, outcome=False)
+
+    def counts(self, view: View, offset: int) -> bool:
+        """Whether an attempt that was given out at an offset of the log says anything about a fault
+        point as it stands now.
+        """
+        return not view.holds or offset > view.since
+
+    def succeeded(
+        self, depends_on: Iterable[str], *, span_ms: int, offset: int, policy: Policy, now_ms: int
+    ) -> None:
+        """An attempt went well. In good times only its span is kept."""
+        views = self.views
+        for name in depends_on:
+            if name not in self.holding:
+                span = self.spans.get(name)
+                if span is not None:
+                    span.add(span_ms)
+                elif len(self.spans) < SPANS_MAX:
+                    span = self.spans[name] = Span()
+                    span.add(span_ms)
+        if not views:
+            return
+        for view in list(views.values()):
+            if dependency_of(view.name) in depends_on and self.counts(view, offset):
+                if view.holds or now_ms - view.failed_ms < WATCH_MS:
+                    view.succeeded(span_ms)
+                    self._news(view, policy, now_ms, outcome=True)
+                else:
+                    self._forget(view)
+
+    def failed(
+        self,
+        depends_on: tuple[str, ...],
+        dependency: str,
+        error_class: str,
+        *,
+        retry_after_ms: int,
+        offset: int,
+        policy: Policy,
+        now_ms: int,
+    ) -> None:
+        """An attempt failed by the dependency that it names, else by all that it depends on."""
+        for name in (dependency,) if dependency else depends_on:
+            view = self._view(self.point_of(name, error_class, policy))
+            if view is not None and self.counts(view, offset):
+                view.failed(error_class[:NAME_CHARS_MAX], retry_after_ms, now_ms)
+                self._news(view, policy, now_ms, outcome=True)
+
+    def point_of(self, dependency: str, error_class: str, policy: Policy) -> str:
+        """The fault point that a failure is counted against."""
+        if policy is not self._policy:
+            self._policy = policy
+            self._by_class = frozenset(d.name for d in policy.dependencies if d.by_class)
+        if dependency in self._by_class and error_class:
+            return f"{dependency}{SEPARATOR}{error_class}"
+        return dependency
+
+    def changed(
+        self, event: FaultPointChanged, *, offset: int, policy: Policy, now_ms: int
+    ) -> bool:
+        """The actor says where a fault point stands. True when it holds nothing any more: its line
+        goes.
+        """
+        view = self._view(event.fault_point)
+        if view is None:
+            return False
+        held, opened = view.holds, event.state != view.state
+        view.changed(event, offset)
+        if view.since == offset:
+            self._running.pop(view.name, None)
+        if held != view.holds:
+            self._sort(view)
+        if not view.holds:
+            self._forget(view)
+            return held
+        if opened and self.waiting(view.name):
+            self._news(view, policy, now_ms, outcome=False)
+        return False
+
+    def granted(self, event: QuotaGranted, now_ms: int) -> bool:
+        """Permits came. False when they are void: too old, or nothing holds."""
+        view = self.views.get(event.fault_point)
+        if view is None or not view.granted(event, now_ms):
+            return False
+        self._plan(view)
+        return True
+
+    def spent(self, name: str, policy: Policy, now_ms: int) -> None:
+        """The line of a fault point has been served: what is left over goes back at once, unless a
+        step in another line may need it.
+        """
+        view = self.views.get(name)
+        if view is None or not view.hand or self.waiting(name):
+            return
+        others = view.shared and any(
+            self.waiting(other.name) for other in self.views.values() if other is not view
+        )
+        if not others:
+            view.hand = []
+            self._news(view, policy, now_ms, outcome=True)
+
+    def demand(self, name: str, policy: Policy, now_ms: int) -> None:
+        """More steps wait for a fault point than the actor knows of."""
+        view = self.views.get(name)
+        if view is not None:
+            self._news(view, policy, now_ms, outcome=not view.waiting)
+
+    def due(self, now_ms: int) -> list[View]:
+        """Lets lapse what has lapsed, and returns the points about which a report is to be made."""
+        found: list[View] = []
+        for view in list(self.views.values()):
+            if view.lapse(now_ms) and not view.due_ms:
+                view.due_ms = now_ms
+            if view.due_ms and view.due_ms <= now_ms:
+                found.append(view)
+            elif not view.holds and not view.due_ms and now_ms - view.failed_ms >= WATCH_MS:
+                self._forget(view)
+        if not found:
+            self._reckon()
+        return found
+
+    def report(
+        self, view: View, partition: int, *, offset: int, index: int, now_ms: int
+    ) -> FaultReport:
+        """The report about a point; from here on it counts afresh."""
+        waiting = self.waiting(view.name)
+        running = len(self._running.get(view.name, ()))
+        span = self.spans.get(dependency_of(view.name))
+        made = view.report(
+            partition,
+            waiting=waiting,
+            running=running,
+            usual_ms=span.usual_ms if span is not None else 0,
+            offset=offset,
+            index=index,
+        )
+        view.reported(now_ms, waiting, alive=view.holds and bool(waiting or running or view.hand))
+        self._reckon()
+        return made
+
+    def _view(self, name: str) -> View | None:
+        view = self.views.get(name)
+        if view is None and len(self.views) < VIEWS_MAX and not name_fault(name):
+            view = self.views[name] = View(name=name)
+        return view
+
+    def _forget(self, view: View) -> None:
+        del self.views[view.name]
+        self._running.pop(view.name, None)
+        self._reckon()
+
+    def _sort(self, view: View) -> None:
+        dependency = dependency_of(view.name)
+        held = [each for each in self.holding.get(dependency, ()) if each is not view]
+        if view.holds:
+            held.append(view)
+        if held:
+            self.holding[dependency] = held
+        else:
+            self.holding.pop(dependency, None)
+
+    def _news(self, view: View, policy: Policy, now_ms: int, *, outcome: bool) -> None:
+        view.news(now_ms, policy.fault_report_ms, outcome=outcome)
+        self._plan(view)
+
+    def _plan(self, view: View) -> None:
+        if view.due_ms:
+            self.due_ms = min(self.due_ms, view.due_ms)
+        if view.hand:
+            self.due_ms = min(self.due_ms, view.hand[0][0])
+
+    def _reckon(self) -> None:
+        self.due_ms = NEVER
+        for view in self.views.values():
+            self._plan(view)
+
+    def part(self) -> PointsPart:
+        """What a checkpoint keeps."""
+        return PointsPart(views=list(self.views.values()), spans=list(self.spans.items()))
+
+    def load(self, part: PointsPart) -> None:
+        """As it was; attempts that are out come with their rows (`took_off`)."""
+        self.views = {view.name: view for view in part.views}
+        self.spans = dict(part.spans)
+        for view in part.views:
+            if view.holds:
+                self._sort(view)
+        self._reckon()
+
+
+def _name(view: View) -> str:
+    return view.name

@@ -1,0 +1,166 @@
+"""What one partition knows of one fault point, and what it has to say about it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from dalsegno.schemas.control import BreakerState, FaultPointChanged, QuotaGranted
+from dalsegno.schemas.outputs import FaultReport
+
+# Reports that carry no outcome are this many times rarer.
+_QUIET: Final = 10
+# While anything waits, or is out, the actor hears of it at least this often.
+KEEPALIVE_MS: Final = 2_500
+# A fault point that failed and was not opened is watched for so long after its last failure.
+WATCH_MS: Final = 10_000
+# How fast the usual span follows: a sixteenth of the difference.
+_USUAL: Final = 16
+SPANS_MAX: Final = 1_024
+
+
+class Span(msgspec.Struct, array_like=True, gc=False):
+    """The usual span of a step on a dependency while all is well; sixteenths of a millisecond."""
+
+    count: int = 0
+    usual_x: int = 0
+
+    def add(self, span_ms: int) -> None:
+        """One more attempt went well."""
+        sample_x = max(1, span_ms) * _USUAL
+        if self.count < _USUAL:
+            self.count += 1
+            self.usual_x += (sample_x - self.usual_x) // self.count
+        else:
+            self.usual_x += (sample_x - self.usual_x) // _USUAL
+
+    @property
+    def usual_ms(self) -> int:
+        """0 while nothing is known."""
+        return self.usual_x // _USUAL
+
+
+class View(msgspec.Struct, array_like=True, kw_only=True, gc=False):
+    """One fault point. Times are log times of the events.
+
+    `seen`: number of the last state or quota applied; `since`: offset of the event from which on
+    attempts need permits, and count. `hand`: permits as (lapses at, how many). `shared`: a step
+    needed a permit of another point beside one of this. Outcomes are those since the last report;
+    `due_ms`: when the next one is to be sent (0: nothing to say).
+    """
+
+    name: str
+    state: BreakerState = BreakerState.CLOSED
+    window: int = 0
+    seen: int = 0
+    since: int = -1
+    hand: list[tuple[int, int]] = []
+    shared: bool = False
+    failures: int = 0
+    successes: int = 0
+    in_a_row: int = 0
+    span_ms: int = 0
+    retry_after_ms: int = 0
+    error_class: str = ""
+    reported_ms: int = 0
+    failed_ms: int = 0
+    due_ms: int = 0
+    waiting: int = 0
+
+    @property
+    def holds(self) -> bool:
+        """Whether a step needs a permit."""
+        return self.window > 0 or self.state is not BreakerState.CLOSED
+
+    @property
+    def permits(self) -> int:
+        """Permits in hand."""
+        return sum(count for _, count in self.hand)
+
+    def take(self) -> int:
+        """Spends the permit that lapses first; returns when that is."""
+        lapses_ms, count = self.hand[0]
+        self.hand = [(lapses_ms, count - 1), *self.hand[1:]] if count > 1 else self.hand[1:]
+        return lapses_ms
+
+    def give_back(self, lapses_ms: int) -> None:
+        """A permit was not used after all: the unit that took it was discarded."""
+        self.hand = sorted([(lapses_ms, 1), *self.hand])
+
+    def changed(self, event: FaultPointChanged, offset: int) -> None:
+        """The actor says where the fault point stands. An opening voids what is in hand."""
+        opened = event.state is BreakerState.OPEN
+        if opened or not self.holds:
+            self.since = offset
+            self.hand = []
+            self.failures = self.successes = self.in_a_row = self.span_ms = 0
+            self.retry_after_ms = 0
+        self.state, self.window, self.seen = event.state, event.window, event.number
+
+    def granted(self, event: QuotaGranted, now_ms: int) -> bool:
+        """Permits came. False when they are older than what is known."""
+        if event.number <= self.seen or not self.holds:
+            return False
+        self.seen = event.number
+        if event.permits > 0 and event.lease_ms > 0:
+            self.hand = sorted([*self.hand, (now_ms + event.lease_ms, event.permits)])
+        return True
+
+    def lapse(self, now_ms: int) -> bool:
+        """Whether permits in hand were good until now."""
+        if not self.hand or self.hand[0][0] > now_ms:
+            return False
+        self.hand = [(at, count) for at, count in self.hand if at > now_ms]
+        return True
+
+    def succeeded(self, span_ms: int) -> None:
+        """An attempt went well."""
+        self.successes += 1
+        self.span_ms += span_ms
+        self.in_a_row = 0
+
+    def failed(self, error_class: str, retry_after_ms: int, now_ms: int) -> None:
+        """An attempt failed by this fault point."""
+        self.failures += 1
+        self.in_a_row += 1
+        self.error_class = error_class
+        self.retry_after_ms = max(self.retry_after_ms, retry_after_ms)
+        self.failed_ms = now_ms
+
+    def news(self, now_ms: int, interval_ms: int, *, outcome: bool) -> None:
+        """There is something to say, and not later than this."""
+        wait_ms = interval_ms if outcome else interval_ms * _QUIET
+        due_ms = max(now_ms, self.reported_ms + wait_ms)
+        if not self.due_ms or due_ms < self.due_ms:
+            self.due_ms = due_ms
+
+    def report(
+        self, partition: int, *, waiting: int, running: int, usual_ms: int, offset: int, index: int
+    ) -> FaultReport:
+        """What is to be said now."""
+        return FaultReport(
+            fault_point=self.name,
+            partition=partition,
+            failures=self.failures,
+            successes=self.successes,
+            waiting=waiting,
+            rtt_ms=self.span_ms // self.successes if self.successes else 0,
+            last_error_class=self.error_class,
+            offset=offset,
+            index=index,
+            seen=self.seen,
+            running=running,
+            unspent=self.permits,
+            in_a_row=self.in_a_row,
+            baseline_ms=usual_ms,
+            retry_after_ms=self.retry_after_ms,
+        )
+
+    def reported(self, now_ms: int, waiting: int, *, alive: bool) -> None:
+        """It was said. `alive`: something waits or is out, so that more will follow."""
+        self.failures = self.successes = self.span_ms = self.retry_after_ms = 0
+        self.in_a_row = 0
+        self.reported_ms = now_ms
+        self.waiting = waiting
+        self.due_ms = now_ms + KEEPALIVE_MS if alive else 0
