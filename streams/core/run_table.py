@@ -66,7 +66,7 @@ _TURNED: Final = RunRule(Outcome.REFUSED, (), "compensating")
 # A step that fails for good can turn the run round; with nothing to take back, that ends it.
 _MOVING: Final = (_RUNNING, _WAITING, _SUCCEEDED, _COMPENSATING, _COMPENSATED)
 # How a person's decision can end a run.
-_BY_PERSON: Final = (_SUCCEEDED, _CANCELLED, _FAILED)
+_BY_PERSON: Final = (_SUCCEEDED, _CANCELLED, _FAILED, _COMPENSATING, _COMPENSATED)
 
 
 def _applied(*to: RunState) -> RunRule:
@@ -112,6 +112,7 @@ RUN_TABLE: Final[dict[RunState, dict[RunInput, RunRule]]] = {
         _applied(_COMPENSATED, _WAITING),
         EXTENDED=_TURNED,
         CANCELLED=_TURNED,
+        DECIDED=_applied(_COMPENSATED, _WAITING, _FAILED),
         EXPIRES=_STALE,
         ANSWER_BY=_applied(_FAILED),
     ),
@@ -123,7 +124,7 @@ RUN_TABLE: Final[dict[RunState, dict[RunInput, RunRule]]] = {
         RunInput.PAUSED: WAITS,
         RunInput.RESUMED: WAITS,
         RunInput.CANCELLED: _applied(_CANCELLED),
-        RunInput.DECIDED: _applied(_RUNNING, _WAITING, _PAUSED, _SUCCEEDED, _CANCELLED),
+        RunInput.DECIDED: _applied(_PAUSED, *_MOVING, _CANCELLED, _FAILED),
         RunInput.STEP: WAITS,
         RunInput.EXPIRES: _applied(_EXPIRED),
         RunInput.ANSWER_BY: _STALE,

@@ -105,6 +105,9 @@ _DECIDED: Final = (READY, SKIPPED)
 
 Table = dict[StepState, dict[StepInput, Rule]]
 
+# Where it takes a step whose run is taken back, once a person has done that by hand.
+_BY_HAND: Final = (COMPLETED, COMPENSATING)
+
 
 def _state(reports: Rule, verdicts: Rule, **rules: Rule) -> dict[StepInput, Rule]:
     row = dict.fromkeys(StepInput, _STALE)
@@ -166,7 +169,9 @@ MANAGED: Final[Table] = {
     AWAITING_APPROVAL: _state(
         _CLOSED, _NOT_RUNNING, DECIDED=_applied(*_DECIDED), ANSWER_BY=_applied()
     ),
-    ESCALATED: _state(_CLOSED, _NOT_RUNNING, DECIDED=_applied(*_DECIDED), ANSWER_BY=_applied()),
+    ESCALATED: _state(
+        _CLOSED, _NOT_RUNNING, DECIDED=_applied(*_DECIDED, *_BY_HAND), ANSWER_BY=_applied()
+    ),
     COMPLETED: _done(),
     COMPENSATING: _state(
         _UNDONE,

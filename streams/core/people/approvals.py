@@ -29,7 +29,9 @@ def ask_approval(draft: Draft, place: int, row: StepRow) -> None:
     row.handled = msgspec.structs.replace(handled, approval=None)
     draft.move(place, row, AWAITING_APPROVAL)
     people = draft.head.people or NOBODY
-    draft.head.people = msgspec.structs.replace(people, awaiting=(*people.awaiting, place))
+    draft.head.people = msgspec.structs.replace(
+        people, awaiting=tuple(dict.fromkeys((*people.awaiting, place)))
+    )
     detail = step.risk_reason or f"undone by {step.compensate}"
     if void:
         detail = f"plan or values have moved since it was approved; {detail}"

@@ -17,7 +17,10 @@ from dalsegno.streams.core.people.effecting import TAKE
 from dalsegno.streams.core.people.options import options
 from dalsegno.streams.core.people.package import cause_of
 from dalsegno.streams.core.people.state import DECIDED_MAX, NOBODY, Ask, Decided, People
+from dalsegno.streams.core.step_table import AWAITING_APPROVAL, ESCALATED, MISSING_INFO
 
+# Whatever took the step out of these has answered its question, too.
+_ASKING: Final = frozenset({ESCALATED, MISSING_INFO, AWAITING_APPROVAL})
 # What a second person hears of the first one's words.
 _HEARD_CHARS_MAX: Final = 200
 
@@ -86,8 +89,10 @@ def _open_ask(draft: Draft, people: People, place: int | None) -> Ask | None:
         return people.aside
     if place is None:
         return people.gate
-    handled = draft.peek(place).handled
-    return None if handled is None else handled.ask
+    row = draft.peek(place)
+    if row.handled is None or row.state not in _ASKING:
+        return None
+    return row.handled.ask
 
 
 def first_heard(earlier: Decided) -> str:

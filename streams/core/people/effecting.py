@@ -20,7 +20,7 @@ from dalsegno.streams.core.people.granting import grant_next
 from dalsegno.streams.core.people.options import APPROVAL, editable, needed_of_skipped
 from dalsegno.streams.core.people.origins import note_outside
 from dalsegno.streams.core.people.state import NOBODY, NOT_HANDLED
-from dalsegno.streams.core.people.undoing import give_up, undo_now
+from dalsegno.streams.core.people.undoing import done_by_hand, undo_now
 from dalsegno.streams.core.rows import StepRow
 from dalsegno.streams.core.step_table import PENDING, READY, SKIPPED
 
@@ -44,7 +44,7 @@ def _resume(draft: Draft) -> Ruling | None:
     head = draft.head
     assert head.state is RunState.QUARANTINED, "only such a run is retried as a whole"
     head.quarantine = ""
-    head.state = RunState.RUNNING
+    head.state = RunState.RUNNING if head.saga is None else RunState.COMPENSATING
     people = head.people or NOBODY
     head.people = msgspec.structs.replace(people, aside=None)
     return None
@@ -113,6 +113,10 @@ def _edit(draft: Draft, place: int | None, event: DecisionMade) -> Ruling | None
 
 def _skip(draft: Draft, place: int | None, event: DecisionMade) -> Ruling | None:
     assert place is not None, "only a step is skipped"
+    if draft.head.saga is not None:
+        _closed(draft, place, draft.row(place))
+        done_by_hand(draft, place)
+        return None
     if event.ops not in _NO_OPS:
         refusal = _write(draft, event, draft.plan.writes[place])
         if refusal is not None:
@@ -149,14 +153,17 @@ def _approve(draft: Draft, place: int | None, event: DecisionMade) -> Ruling | N
 
 def _reject(draft: Draft, place: int | None, event: DecisionMade) -> Ruling | None:
     del place
-    if not give_up(draft, f"rejected by {event.decided_by}"):
-        fail_run(draft, "rejected")
+    del event
+    fail_run(draft, "rejected")
     return None
 
 
 def _cancel(draft: Draft, place: int | None, event: DecisionMade) -> Ruling | None:
     del place, event
-    cancel_run(draft)
+    if draft.head.saga is None:
+        cancel_run(draft)
+    else:
+        fail_run(draft, "cancelled")
     return None
 
 

@@ -9,9 +9,10 @@ from typing import Final
 
 from dalsegno.schemas.control import DecisionType
 from dalsegno.schemas.package import Option
-from dalsegno.schemas.plan import OnFailure, StepRole
+from dalsegno.schemas.plan import StepRole
 from dalsegno.streams.core.draft import Draft
-from dalsegno.streams.core.people.undoing import undo_refusal, undone_by_compensation
+from dalsegno.streams.core.saga.looking import foresee
+from dalsegno.streams.core.saga.turning import plan_goes_back, refusal
 from dalsegno.streams.core.step_table import COMPLETED, FINAL_STEPS
 
 # Names of steps that one option lists; the sentence says how many there are.
@@ -39,14 +40,14 @@ def options(
     done = _completed(draft)
     name = "" if place is None else draft.steps[place].name
     return (
-        _retry(asked, name, done),
+        _retry(draft, place, asked, missing, done),
         _supply(asked, name, missing, done),
         _edit(draft, place, asked, done),
         _skip(draft, place, asked, done),
         _compensate(draft, asked),
         _approve(asked, name, done),
         _reject(draft, asked, name),
-        _cancel(asked, done),
+        _cancel(draft, asked, done),
     )
 
 
@@ -81,17 +82,26 @@ def _of(
     )
 
 
-def _retry(asked: str, name: str, done: tuple[str, ...]) -> Option:
+def _retry(
+    draft: Draft,
+    place: int | None,
+    asked: str,
+    missing: tuple[str, ...],
+    done: tuple[str, ...],
+) -> Option:
     kind = DecisionType.RETRY
+    name = "" if place is None else draft.steps[place].name
     if asked == ASIDE:
         text = "The run goes on as it was before our code raised; the events that wait are applied."
         return _of(kind, text, keeps=done)
     text = f"Step {name} runs again with new attempts, under the same keys for its effects."
     why_not = _NOT_ASKED.get(asked, "")
-    if asked == INFORMATION:
+    if asked == INFORMATION and missing:
         why_not = "without the missing fields the step cannot run: supply them"
     elif asked == APPROVAL:
         why_not = "the step has not run: approve or reject it"
+    elif not why_not and place is not None and by_hand_only(draft, place):
+        why_not = "no compensation of the plan takes this back: do it by hand, then skip"
     return _of(kind, text, why_not, redoes=(name,) if name else (), keeps=done)
 
 
@@ -100,6 +110,8 @@ def _supply(asked: str, name: str, missing: tuple[str, ...], done: tuple[str, ..
     why_not = _NOT_ASKED.get(asked, "")
     if not why_not and asked != INFORMATION:
         why_not = "no field is missing"
+    elif not why_not and not missing:
+        why_not = "the step did not say which fields are missing"
     return _of(
         DecisionType.SUPPLY,
         text,
@@ -163,24 +175,28 @@ def _skip(draft: Draft, place: int | None, asked: str, done: tuple[str, ...]) ->
     if place is None:
         return _of(kind, "A step is left out.", _NOT_ASKED[asked])
     step = draft.steps[place]
+    if draft.head.saga is not None:
+        text = f"You have taken back by hand what step {step.name} was to take back."
+        return _of(kind, text, _NOT_ASKED.get(asked, ""), keeps=done)
     needs = needed_of_skipped(draft, place)
     text = f"Step {step.name} is left out and the steps behind it go on."
     if needs:
         text = f"Step {step.name} is left out; what later steps read of it comes with the decision."
-    why_not = _NOT_ASKED.get(asked, "")
-    if not why_not and step.role is StepRole.COMPENSATION:
-        why_not = "an undo is not left out silently: retry it, or cancel the run with what remains"
-    return _of(kind, text, why_not, keeps=done, needs=needs)
+    return _of(kind, text, _NOT_ASKED.get(asked, ""), keeps=done, needs=needs)
+
+
+def by_hand_only(draft: Draft, place: int) -> bool:
+    """Whether a person is asked to take back what no compensation can."""
+    return draft.head.saga is not None and draft.steps[place].role is StepRole.FORWARD
 
 
 def _compensate(draft: Draft, asked: str) -> Option:
-    undoes = undone_by_compensation(draft)
     why_not = _NOT_ASKED.get(asked, "") if asked != GATE else ""
     return _of(
         DecisionType.COMPENSATE,
         "What the run has done, or may have done, is undone in reverse order, and the run ends.",
-        why_not or undo_refusal(draft),
-        undoes=undoes,
+        why_not or refusal(draft),
+        undoes=_undone(draft),
     )
 
 
@@ -198,21 +214,27 @@ def _approve(asked: str, name: str, done: tuple[str, ...]) -> Option:
 
 def _reject(draft: Draft, asked: str, name: str) -> Option:
     what = f"Step {name} does not run" if name else "The run does not go on"
-    if ends_in_undo(draft):
+    goes_back = plan_goes_back(draft)
+    if goes_back:
         text = f"{what}; what the run has done is undone."
+    elif draft.head.saga is not None:
+        text = f"{what} and the run ends as failed; what is not taken back yet stays as it is."
     else:
         text = f"{what} and the run ends as failed; what it has done stays."
     why_not = "" if asked in {APPROVAL, GATE} else _NOT_ASKED.get(asked, "no approval is asked")
-    undoes = undone_by_compensation(draft) if ends_in_undo(draft) else ()
+    undoes = _undone(draft) if goes_back else ()
     return _of(DecisionType.REJECT, text, why_not, undoes=undoes)
 
 
-def ends_in_undo(draft: Draft) -> bool:
-    """Whether a run that cannot reach its goal is undone, by its plan and by what is possible."""
-    return draft.plan.plan.on_failure is OnFailure.COMPENSATE and not undo_refusal(draft)
+def _undone(draft: Draft) -> tuple[str, ...]:
+    """Steps that would be taken back now, the last one first."""
+    busy = foresee(draft).busy
+    return tuple(draft.steps[place].name for place in reversed(draft.plan.order) if place in busy)
 
 
-def _cancel(asked: str, done: tuple[str, ...]) -> Option:
+def _cancel(draft: Draft, asked: str, done: tuple[str, ...]) -> Option:
     why_not = _NOT_ASKED[NOTICE] if asked == NOTICE else ""
     text = "The run ends as cancelled; attempts under way are told to stop, and nothing is undone."
+    if draft.head.saga is not None:
+        text = "The run ends as failed; what has not been taken back yet stays as it is."
     return _of(DecisionType.CANCEL, text, why_not, keeps=done)

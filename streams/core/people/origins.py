@@ -12,7 +12,7 @@ from dalsegno.schemas.package import Fact, FieldChange, FieldLine
 from dalsegno.streams.core.draft import Draft
 from dalsegno.streams.core.people.showing import value_text
 from dalsegno.streams.core.people.state import NOBODY, OUTSIDE_MAX, Handled, Outside
-from dalsegno.streams.core.step_table import COMPLETED, SKIPPED
+from dalsegno.streams.core.step_table import COMPLETED
 
 FACTS_MAX: Final = 7
 FIELDS_MAX: Final = 24
@@ -59,7 +59,7 @@ class Origins:
         self._done: list[tuple[int, int]] = []
         for place, old in enumerate(draft.run.rows):
             row = draft.rows.get(place, old)
-            if row.state is COMPLETED or (row.state is SKIPPED and row.done):
+            if row.state is COMPLETED:
                 self._done.append((row.done, place))
                 wrote = row.handled.wrote if row.handled is not None else ()
                 for field in (*draft.steps[place].writes, *wrote):

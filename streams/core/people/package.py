@@ -22,7 +22,7 @@ from dalsegno.streams.core.people.options import ASIDE, GATE, editable, options
 from dalsegno.streams.core.people.origins import FIELDS_MAX, Origins
 from dalsegno.streams.core.people.showing import Mask
 from dalsegno.streams.core.people.state import NOBODY, NOT_HANDLED, Ask
-from dalsegno.streams.core.people.wording import question, run_goal, silence
+from dalsegno.streams.core.people.wording import question, run_goal, silence, unsaid
 
 # Fields that one step can ask for at a time.
 MISSING_MAX: Final = 64
@@ -62,7 +62,7 @@ def build(draft: Draft, place: int | None, ask: Ask) -> Escalation:
     row = None if place is None else draft.peek(place)
     entries, hidden = ((), 0) if place is None else _journal(draft, place)
     mask = Mask(draft.context, draft.plan.secrets)
-    message = words(mask(ask.detail))
+    message = words(mask(ask.detail)) or unsaid(draft, place, ask.reason)
     if hidden:
         message = f"{message} ({hidden} more effects are in its journal)"
     origins = Origins(draft)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dalsegno.streams.core.draft import Draft
 from dalsegno.streams.core.lifecycle import fail_run
 from dalsegno.streams.core.people.asking import remind_or_none
-from dalsegno.streams.core.people.undoing import give_up
 from dalsegno.streams.core.rows import StepRow
 
 NOBODY_ANSWERED = "nobody_answered"
@@ -33,5 +32,4 @@ def gate_due(draft: Draft) -> bool:
 
 
 def _unanswered(draft: Draft) -> None:
-    if not give_up(draft, NOBODY_ANSWERED):
-        fail_run(draft, NOBODY_ANSWERED)
+    fail_run(draft, NOBODY_ANSWERED)

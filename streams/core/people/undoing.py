@@ -1,37 +1,37 @@
-"""What compensation would undo: the one place where people's decisions meet the undo order."""
+"""Where people's decisions turn a run round, or take back by hand what it could not."""
 
 from __future__ import annotations
 
 from dalsegno.streams.core.draft import Draft
 from dalsegno.streams.core.moment import Ruling, refused
+from dalsegno.streams.core.people.options import by_hand_only
+from dalsegno.streams.core.saga.beginning import begin
+from dalsegno.streams.core.saga.looking import effects_of, foresee, known_of, undoing_now
+from dalsegno.streams.core.saga.state import Undoes
+from dalsegno.streams.core.saga.taking_back import compensation_completed, taken_back_by_hand
+from dalsegno.streams.core.saga.turning import refusal
+from dalsegno.streams.core.step_table import COMPLETED
 
 
-def undo_refusal(draft: Draft) -> str:
-    """Why the run cannot be undone, or an empty text."""
-    if not undone_by_compensation(draft):
-        return "no step that has run declares how it is undone"
-    return "undoing is not possible in this version: retry, skip or cancel"
+def undo_now(draft: Draft, detail: str) -> Ruling | None:
+    """Begins to take the run back because a person says so, or says why that cannot be."""
+    if why_not := refusal(draft):
+        return refused("not_available", why_not)
+    begin(draft, foresee(draft), "decided", detail)
+    return None
 
 
-def undone_by_compensation(draft: Draft) -> tuple[str, ...]:
-    """Steps that have run, or may have, and declare an undo; the last one first."""
-    plan = draft.plan
-    return tuple(
-        plan.steps[place].name
-        for place in reversed(plan.order)
-        if plan.steps[place].compensate and draft.peek(place).epoch
-    )
-
-
-def give_up(draft: Draft, reason: str) -> bool:
-    """The run cannot reach its goal: begins to undo it where its plan says so. False: it does not
-    say so, or nothing can be undone.
-    """
-    del draft, reason
-    return False
-
-
-def undo_now(draft: Draft, reason: str) -> Ruling | None:
-    """Begins to undo the run because a person says so, or says why that cannot be."""
-    del reason
-    return refused("not_available", undo_refusal(draft))
+def done_by_hand(draft: Draft, place: int) -> None:
+    """A person has done what the step was to take back, with all that is known of it by now."""
+    if by_hand_only(draft, place):
+        taken_back_by_hand(draft, place)
+        return
+    row = draft.row(place)
+    undoes = row.undoes
+    assert undoes is not None, "a compensation runs for a step"
+    effects = effects_of(draft, undoes.step)
+    units = undoing_now(draft, undoes.step).units
+    known = max((known_of(effects, unit.effects) for unit in units if unit.by == place), default=0)
+    row.undoes = Undoes(undoes.step, known)
+    draft.move(place, row, COMPLETED)
+    compensation_completed(draft, place)

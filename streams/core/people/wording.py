@@ -13,8 +13,8 @@ from dalsegno.streams.core.people.options import (
     GATE,
     INFORMATION,
     NOTICE,
-    ends_in_undo,
 )
+from dalsegno.streams.core.saga.turning import plan_goes_back
 
 _GOALS_CHARS_MAX: Final = 512
 _FIELDS_SAID: Final = 8
@@ -39,13 +39,21 @@ def question(draft: Draft, place: int | None, asked: str, missing: tuple[str, ..
     return f"How does the run go on, now that step {step.name} cannot?"
 
 
+def unsaid(draft: Draft, place: int | None, reason: str) -> str:
+    """What happened, where whoever reported it left no word."""
+    what = "The run" if place is None else f"Step {draft.steps[place].name}"
+    return f"{what} cannot go on, and no word was left why ({reason})."
+
+
 def silence(draft: Draft, asked: str) -> tuple[Silence, str]:
     """What happens when nobody answers in time, as a code and as a sentence."""
     if asked == NOTICE:
         return Silence.NOTHING, "Nothing: no answer is waited for."
     if asked == ASIDE:
         return Silence.EXPIRES, "The run ends as expired; nothing is undone."
-    if ends_in_undo(draft):
+    if draft.head.saga is not None:
+        return Silence.FAILS, "The run ends as failed; what is not taken back yet stays as it is."
+    if plan_goes_back(draft):
         return Silence.COMPENSATES, "What the run has done is undone, and the run ends."
     return Silence.FAILS, "The run ends as failed; what it has done stays as it is."
 

@@ -8,17 +8,17 @@ to live is over, or when it is cancelled; not once a pivot is passed.
 from __future__ import annotations
 
 from dalsegno.schemas.outputs import AnswerType, RunState
-from dalsegno.schemas.plan import OnFailure
 from dalsegno.streams.core.attempts import close
 from dalsegno.streams.core.draft import Draft
 from dalsegno.streams.core.ending import stop_attempts
 from dalsegno.streams.core.names import DETAIL_CHARS_MAX
 from dalsegno.streams.core.rows import StepRow
 from dalsegno.streams.core.runstate import FLYING, NEVER
-from dalsegno.streams.core.saga.looking import foresee, goes_forward, past_pivot
+from dalsegno.streams.core.saga.looking import foresee, goes_forward
 from dalsegno.streams.core.saga.planning import UndoPlan
 from dalsegno.streams.core.saga.state import Saga
 from dalsegno.streams.core.saga.taking_back import release
+from dalsegno.streams.core.saga.turning import plan_goes_back
 from dalsegno.streams.core.step_table import (
     COMPENSATING,
     COMPLETED,
@@ -26,26 +26,6 @@ from dalsegno.streams.core.step_table import (
     SKIPPED,
     StepInput,
 )
-
-NOTHING_TO_UNDO = "nothing that the run has done declares how it is undone"
-
-
-def plan_goes_back(draft: Draft) -> bool:
-    """Whether the plan says that the run goes back when it cannot reach its goal, and still may."""
-    if draft.head.saga is not None or draft.plan.plan.on_failure is not OnFailure.COMPENSATE:
-        return False
-    return not past_pivot(draft)
-
-
-def refusal(draft: Draft) -> str:
-    """Why the run cannot be taken back now, or an empty text."""
-    if draft.head.saga is not None:
-        return "the run is being taken back already"
-    if pivot := past_pivot(draft):
-        return f"step {pivot} is a pivot, and it was done or may have been: only forward from there"
-    if not foresee(draft).busy:
-        return NOTHING_TO_UNDO
-    return ""
 
 
 def give_up(draft: Draft, cause: str, detail: str = "") -> bool:

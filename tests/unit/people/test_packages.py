@@ -14,6 +14,7 @@ from dalsegno.schemas.package import EffectFate, FieldChange, Silence
 from dalsegno.schemas.plan import RetryPolicy
 from dalsegno.streams.core.effects import effect_key, recovery_key
 from dalsegno.streams.core.people.lint import lint
+from dalsegno.streams.core.saga.turning import NOTHING_TO_UNDO
 
 PAY = plan_of(
     step("quote", reads=("order",), writes=("price",), may_write=("note",), goal="find a price"),
@@ -108,7 +109,7 @@ def test_options_say_what_they_redo_and_keep_and_why_others_are_not_there() -> N
     assert options["edit"].needs == ("order", "price", "card")
     assert options["skip"].needs == ("receipt",), "ship reads it"
     assert options["approve"].why_not == "no approval is asked"
-    assert options["compensate"].why_not == "no step that has run declares how it is undone"
+    assert options["compensate"].why_not == NOTHING_TO_UNDO
     assert not options["cancel"].why_not
 
 
