@@ -138,6 +138,13 @@ class DecisionKey(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     holder: str
 
 
+class RegistryId(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What an id of the schema registry stands for: the fingerprint of a schema of ours."""
+
+    id: int
+    fingerprint: bytes
+
+
 class HealthCheck(StrEnum):
     """How a dependency is asked whether it is well, before anything is resumed on it."""
 
@@ -175,7 +182,13 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     `reminder_first_ms`: after it the first reminder of a package that nobody has answered; each
     further one waits twice as long, `reminders_max` in all. `dependencies`: those of which more is
     known than their name. A permit of a fault point is good for `quota_lease_ms`; a partition
-    reports about one at most each `fault_report_ms`.
+    reports about one at most each `fault_report_ms`. `recovery_width_max`: further attempts that
+    may be in flight on a partition (0: no bound). Before a person is asked, a run is brought back
+    `run_recoveries_max` times, and `window_recoveries_max` times in one `recovery_window_ms`.
+    `freeze_stops_clocks`: a run that a freeze holds back does not expire. `supplier_queue`: who is
+    asked for missing facts that no step supplies (empty: a person); a step that supplies them is
+    run again at most `supplier_reruns_max` times for one question. `registry_ids`: what ids in the
+    Confluent wire format stand for (empty: only single-object encoding is read).
     """
 
     queues: tuple[str, ...] = ("default",)
@@ -207,6 +220,14 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     dependencies: tuple[Dependency, ...] = ()
     quota_lease_ms: int = 10_000
     fault_report_ms: int = 25
+    recovery_width_max: int = 1_000
+    run_recoveries_max: int = 1_000
+    window_recoveries_max: int = 200
+    recovery_window_ms: int = 600_000
+    freeze_stops_clocks: bool = True
+    supplier_queue: str = ""
+    supplier_reruns_max: int = 3
+    registry_ids: tuple[RegistryId, ...] = ()
 
 
 class PolicySet(PartitionControl, frozen=True, kw_only=True, gc=False):

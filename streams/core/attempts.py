@@ -20,6 +20,7 @@ from dalsegno.streams.core.answering import tell
 from dalsegno.streams.core.draft import Draft
 from dalsegno.streams.core.moment import APPLIED, Ruling, duplicate, refused, superseded
 from dalsegno.streams.core.names import ID_CHARS_MAX
+from dalsegno.streams.core.recovery.suffering import hurt
 from dalsegno.streams.core.retry import redispatch_ms
 from dalsegno.streams.core.rows import NO_PAST, Flight, Past, StepRow
 from dalsegno.streams.core.step_table import (
@@ -275,6 +276,7 @@ def start_limit_passed(draft: Draft, place: int, row: StepRow) -> None:
 
 def uncharged(draft: Draft, place: int, row: StepRow) -> None:
     """The next epoch follows at growing intervals and costs no attempt."""
+    hurt(draft, place, row, lost=False)
     past = row.past or NO_PAST
     unstarted = past.unstarted + 1
     row.past = msgspec.structs.replace(past, unstarted=unstarted)

@@ -109,15 +109,18 @@ def _complete(draft: Draft, place: int, row: StepRow) -> None:
     if draft.steps[place].role is _COMPENSATION:
         _took_back(draft, place, row)
         return
+    flight = row.flight
+    if flight is not None:
+        draft.took = (draft.steps[place].name, draft.now.log_ms - flight.since_ms)
     row.flight = None
     row.past = None
-    if draft.saved(place) is not None:
-        draft.save = (place, None)
-    head.left -= 1
     row.done = head.run_version + 1
     may_write = draft.steps[place].may_write
     if may_write or row.handled is not None:
         row.handled = written_beside(draft, may_write)
+    if draft.saved(place) is not None:
+        draft.save = (place, None)
+    head.left -= 1
     draft.facts = True
     for behind in draft.plan.graph.dependents[place]:
         waiting = draft.row(behind)

@@ -11,6 +11,8 @@ from dalsegno.schemas.control import (
     Policy,
     PolicySet,
     QuotaGranted,
+    RecoveryFrozen,
+    RecoveryReleased,
     RulesChanged,
 )
 from dalsegno.streams.core.moment import APPLIED, Moment, Ruling, duplicate, refused
@@ -57,7 +59,7 @@ class Controls:
                     f" this code knows {self._known}: start a newer one"
                 )
             self.rules = event.rules_version
-        elif not isinstance(event, ClockTick):
+        elif not isinstance(event, ClockTick | RecoveryFrozen | RecoveryReleased):
             return refused(
                 "not_supported_yet", f"{type(event).__name__} comes with a later release"
             )

@@ -20,7 +20,14 @@ from dalsegno.streams.core.recovery.holding import FROZEN, POINT
 from dalsegno.streams.core.recovery.suffering import hold_back
 from dalsegno.streams.core.rows import Flight, StepRow, engine_gives
 from dalsegno.streams.core.run_table import FINAL_RUNS
-from dalsegno.streams.core.runstate import ASKING, BACKING, BLOCKED, FLYING, GOING
+from dalsegno.streams.core.runstate import (
+    ASKING,
+    BACKING,
+    BLOCKED,
+    FLYING,
+    GOING,
+    HOLDING,
+)
 from dalsegno.streams.core.saga.handing import NOTHING, Taking, what_to_take_back
 from dalsegno.streams.core.step_table import DISPATCHED, READY
 
@@ -35,6 +42,7 @@ _PEOPLE: Final = frozenset({"person", "information"})
 _RUNNING: Final = RunState.RUNNING
 _NO_RISK: Final = Risk.NONE
 _COMPENSATION: Final = StepRole.COMPENSATION
+_FREEZE: Final = "freeze"
 # What a run is while something of it is out.
 _GOING: Final = frozenset({RunState.RUNNING, RunState.COMPENSATING})
 
@@ -89,6 +97,9 @@ def _give_out(draft: Draft, place: int, row: StepRow) -> int:
         except MissingFields as error:
             ask_for_fields(draft, place, row, error.fields, reason="missing_field")
             return 0
+    if step.risk is not _NO_RISK and not approved(draft, place, row):
+        ask_approval(draft, place, row)
+        return 0
     effects: tuple[JournalEntry, ...] = ()
     size = _FRAME_BYTES + len(inputs) + utf8_bytes(step.goal)
     if len(step.writes) + len(step.may_write) > _FEW_FIELDS:
@@ -97,9 +108,6 @@ def _give_out(draft: Draft, place: int, row: StepRow) -> int:
         effects = tuple(effect.entry for effect in journal.effects)
         for entry in effects:
             size += entry_bytes(entry)
-    if step.risk is not _NO_RISK and not approved(draft, place, row):
-        ask_approval(draft, place, row)
-        return 0
         if (
             step.unknown is UnknownPolicy.PERSON
             and any(entry.status is EffectStatus.UNKNOWN for entry in effects)
@@ -121,8 +129,23 @@ def _give_out(draft: Draft, place: int, row: StepRow) -> int:
         detail = f"about {size} bytes, the policy allows {policy.dispatch_bytes_max}"
         ask(draft, place, row, reason="handoff_too_large", detail=detail)
         return 0
+    if by := barrier(draft, place, row):
+        hold_back(draft, place, row, by)
+        return 0
     _take_off(draft, place, row, inputs=inputs, effects=effects, save=save, taking=taking)
     return 1
+
+
+def give_held(draft: Draft, place: int) -> None:
+    """It is the turn of a step that was held: it goes, unless something else speaks against it."""
+    head = draft.head
+    row = draft.row(place)
+    width = draft.now.policy.step_concurrency_max - head.tally[FLYING]
+    if head.paused or head.gate or head.plan_open or width <= 0:
+        # The run itself holds back: the step is ready, and others of the line have their turn.
+        draft.move(place, row, READY)
+        return
+    _give_out(draft, place, row)
 
 
 def _take_off(
@@ -201,8 +224,11 @@ def settle(draft: Draft) -> None:
         if head.saga is not None and waiting not in _PEOPLE:
             state = RunState.COMPENSATING
     head.waiting_for = waiting
-    if draft.plan.plan.stop_clocks_for_people and head.saga is None:
-        _stop_clock(draft, people=waiting in _PEOPLE)
+    if head.saga is None:
+        stands = waiting in _PEOPLE and draft.plan.plan.stop_clocks_for_people
+        stands = stands or (waiting == _FREEZE and draft.now.policy.freeze_stops_clocks)
+        if stands or head.clock_stopped_ms:
+            _stop_clock(draft, stands=stands)
     if state is not head.state:
         head.state = state
         draft.facts = True
@@ -216,14 +242,22 @@ def _finished(draft: Draft) -> RunState:
     return RunState.COMPENSATED
 
 
-def _stop_clock(draft: Draft, *, people: bool) -> None:
-    """The time to live stands still while the run waits for people, where its plan says so."""
+def _stop_clock(draft: Draft, *, stands: bool) -> None:
+    """The time to live stands still while the run waits for people, where its plan says so, and
+    while its recovery is frozen, where the policy does.
+    """
     head, log_ms = draft.head, draft.now.log_ms
-    if people and not head.clock_stopped_ms:
+    if stands and not head.clock_stopped_ms:
         head.clock_stopped_ms = log_ms
-    elif not people and head.clock_stopped_ms:
+    elif not stands and head.clock_stopped_ms:
         head.expires_ms += log_ms - head.clock_stopped_ms
         head.clock_stopped_ms = 0
+
+
+def _held_by(line: str) -> str:
+    if line.startswith(POINT):
+        return "fault point"
+    return _FREEZE if line.startswith(FROZEN) else "turn"
 
 
 def _doing(draft: Draft, tally: list[int]) -> tuple[RunState, str]:
@@ -242,4 +276,6 @@ def _doing(draft: Draft, tally: list[int]) -> tuple[RunState, str]:
         return RunState.WAITING, "information"
     if tally[BACKING]:
         return RunState.WAITING, "time"
+    if tally[HOLDING]:
+        return RunState.WAITING, _held_by(head.held_by)
     return RunState.RUNNING, ""

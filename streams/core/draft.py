@@ -12,13 +12,14 @@ from dalsegno.streams.core.context_view import View
 from dalsegno.streams.core.moment import Moment
 from dalsegno.streams.core.rows import StepRow, engine_gives
 from dalsegno.streams.core.runstate import (
+    FLYING,
     GROUPS_OF_MOVE,
     PAGE_STEPS,
     Effect,
     Run,
     StepJournal,
 )
-from dalsegno.streams.core.step_table import PENDING, READY
+from dalsegno.streams.core.step_table import HELD, PENDING, READY
 
 _EMPTY: Final = StepJournal([])
 
@@ -30,8 +31,8 @@ class IllegalMove(Exception):  # noqa: N818 - a broken invariant of ours, not a 
 class Draft:
     """Copies of what a unit touches: the header, rows, effects, saves, one context change.
 
-    `ready` collects steps that became ready in this unit. `ended` is the reason once the run has
-    ended, `stub` then its last word.
+    `ready` collects steps that became ready in this unit, `held` those that were held, or are now.
+    `passes`: the line whose turn it is. `took`: the step that completed, and its milliseconds.
     """
 
     __slots__ = (
@@ -41,7 +42,9 @@ class Draft:
         "entry",
         "facts",
         "head",
+        "held",
         "now",
+        "passes",
         "plan",
         "ready",
         "reason",
@@ -50,6 +53,7 @@ class Draft:
         "save",
         "seen",
         "steps",
+        "took",
     )
 
     def __init__(self, run: Run, now: Moment) -> None:
@@ -64,6 +68,9 @@ class Draft:
         self.rows: dict[int, StepRow] = {}
         self.before: dict[int, StepState] = {}
         self.ready: list[int] = []
+        self.held: list[int] = []
+        self.passes = ""
+        self.took: tuple[str, int] | None = None
         self.change: ContextChange | None = None
         self.effect: tuple[int, int, Effect] | None = None
         self.save: tuple[int, bytes | None] | None = None
@@ -99,6 +106,10 @@ class Draft:
         row.state = to
         row.due_ms = 0
         row.live = False
+        if to is HELD or state is HELD:
+            self.held.append(place)
+        if row.epoch > 1:
+            self.head.recovering += (groups[1] == FLYING) - (groups[0] == FLYING)
         if to is READY:
             self.ready.append(place)
 

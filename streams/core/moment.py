@@ -9,6 +9,7 @@ from dalsegno.schemas.outputs import Outcome
 from dalsegno.streams.core.clock import Clock
 from dalsegno.streams.core.outbox import Outbox
 from dalsegno.streams.core.plan_store import PlanStore
+from dalsegno.streams.core.recovery.state import Recovery
 
 
 class Moment:
@@ -28,6 +29,7 @@ class Moment:
         "plans",
         "policy",
         "policy_number",
+        "recovery",
         "trace",
     )
 
@@ -38,6 +40,7 @@ class Moment:
         self.clock = Clock()
         self.outbox = Outbox()
         self.plans = PlanStore()
+        self.recovery = Recovery()
         self.offset = 0
         self.at_ms = 0
         self.flying = 0

@@ -18,22 +18,33 @@ from typing import Final
 
 import msgspec
 
-from dalsegno.schemas.control import ClockTick, PartitionControl, Policy, RunControl
+from dalsegno.schemas.control import (
+    ClockTick,
+    PartitionControl,
+    Policy,
+    RecoveryFrozen,
+    RecoveryReleased,
+    RunControl,
+)
 from dalsegno.schemas.events import RunEvent
 from dalsegno.schemas.outputs import Outcome
 from dalsegno.streams.core.actions import Output
 from dalsegno.streams.core.arrivals import Arrivals
 from dalsegno.streams.core.attempt import Attempt
 from dalsegno.streams.core.controls import RULES_KNOWN, Controls
-from dalsegno.streams.core.moment import Moment
+from dalsegno.streams.core.moment import Moment, Ruling
 from dalsegno.streams.core.query import RunView, view_run, view_stub
 from dalsegno.streams.core.record import Record, Unreadable
+from dalsegno.streams.core.recovery.state import RecoveryPart
+from dalsegno.streams.core.releasing import Releasing
 from dalsegno.streams.core.runs import Runs
-from dalsegno.streams.core.runstate import Run, Stub
+from dalsegno.streams.core.runstate import NEVER, Run, Stub
 from dalsegno.streams.core.state_codec import StateCorrupt, run_of
 from dalsegno.streams.core.units import Units
 
 PARTITION_KEY: Final = b"\0partition"
+# Of what a step type usually takes: with the type's name behind it.
+ESTIMATE_KEY: Final = b"e"
 EVENTS_TOPIC: Final = "dalsegno.events"
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -54,6 +65,7 @@ class PartitionPart(msgspec.Struct, array_like=True, kw_only=True):
     waiting: int
     outputs: list[tuple[str, int]]
     numbers: list[tuple[str, int]]
+    recovery: RecoveryPart | None = None
 
 
 _own_part = msgspec.msgpack.Decoder(PartitionPart)
@@ -79,11 +91,12 @@ class Partition:
         self.number = number
         self.position = 0
         self._now = Moment(number, Policy(mac_keys=mac_keys))
-        self._runs = Runs(self._now.plans)
+        self._runs = Runs(self._now.plans, self._now.recovery)
         self._controls = Controls(self._now, rules_known)
         units = Units(self._now, self._runs)
         self._arrivals = Arrivals(self._now, self._runs, units, topic)
         self._units = units
+        self._releasing = Releasing(self._now, self._runs, units)
 
     def apply(self, record: Record) -> list[Output]:
         """Applies the record at `position` and returns its outputs.
@@ -110,12 +123,24 @@ class Partition:
         elif isinstance(event, RunControl):
             self._arrivals.run_control(record, event)
         elif isinstance(event, PartitionControl):
-            self._arrivals.counts[self._controls.apply(event).outcome] += 1
+            self._arrivals.counts[self._controlled(event).outcome] += 1
         else:
             assert isinstance(event, Unreadable), f"{type(event).__name__} is no event"
             self._arrivals.dead_letter(record, event.reason, event.detail, event.run_id)
+        recovery = now.recovery
+        if recovery.holds or recovery.freezes:
+            now.offset, now.at_ms = record.offset, record.at_ms
+            self._releasing.pump()
         self.position = record.offset + 1
         return now.outbox.take()
+
+    def _controlled(self, event: PartitionControl) -> Ruling:
+        ruling = self._controls.apply(event)
+        if ruling.outcome is Outcome.APPLIED and isinstance(
+            event, RecoveryFrozen | RecoveryReleased
+        ):
+            return self._releasing.control(event)
+        return ruling
 
     def _fire(self) -> None:
         """Fires all deadlines that have passed. Each unit moves its deadline on, so this ends."""
@@ -169,8 +194,13 @@ class Partition:
     @property
     def next_log_deadline_ms(self) -> int | None:
         """The next deadline on log time: a tick is due then, if no event comes before."""
-        due = self._runs.log_timers.next()
-        return None if due is None else due[0]
+        timer = self._runs.log_timers.next()
+        due = NEVER if timer is None else timer[0]
+        recovery = self._now.recovery
+        if recovery.holds or recovery.freezes:
+            width_max = self._now.policy.recovery_width_max
+            due = min(due, recovery.next_ms(self._now.log_ms, width_max))
+        return None if due >= NEVER else due
 
     @property
     def next_live_deadline_ms(self) -> int | None:
@@ -220,6 +250,13 @@ class Partition:
             return None
         return view_stub(held) if isinstance(held, Stub) else view_run(held)
 
+    def is_open(self, run_id: str) -> bool:
+        """Whether more may come of this run: it is live, or reports wait for its start."""
+        held = self._runs.get(run_id)
+        if isinstance(held, Stub):
+            return held.head.state is None and not held.head.refusal
+        return held is not None
+
     def run_ids(self) -> Iterator[str]:
         """Ids of all runs and stubs, in the order in which they came."""
         return self._runs.ids()
@@ -231,12 +268,21 @@ class Partition:
     def capture(self) -> list[tuple[bytes, bytes | None]]:
         """Parts that changed since the last call (None: gone), and the partition's own part."""
         out = self._runs.capture()
+        out.extend(
+            (ESTIMATE_KEY + name.encode(), data)
+            for name, data in self._now.recovery.estimates.take_dirty()
+        )
         out.append((PARTITION_KEY, self._own_part()))
         return out
 
     def parts(self) -> dict[bytes, bytes]:
         """The whole state."""
-        return {**self._runs.parts(), PARTITION_KEY: self._own_part()}
+        estimates = self._now.recovery.estimates.packed()
+        return {
+            **self._runs.parts(),
+            **{ESTIMATE_KEY + name.encode(): data for name, data in estimates},
+            PARTITION_KEY: self._own_part(),
+        }
 
     def digest(self) -> bytes:
         """A digest of the whole state, 32 bytes."""
@@ -263,6 +309,7 @@ class Partition:
                 waiting=self._arrivals.waiting,
                 outputs=sorted(self._now.outbox.counts.items()),
                 numbers=sorted(self._controls.numbers.items()),
+                recovery=self._now.recovery.pack(),
             )
         )
 
@@ -283,6 +330,7 @@ class Partition:
         partition = cls(number, mac_keys=mac_keys, topic=topic, rules_known=rules_known)
         headers: dict[str, bytes] = {}
         others: dict[str, list[tuple[bytes, bytes]]] = {}
+        estimates: list[tuple[str, bytes]] = []
         own: bytes | None = None
         plans = partition._now.plans
         for key, value in parts:
@@ -291,6 +339,8 @@ class Partition:
                 headers[key[1:].decode()] = value
             elif kind == b"p":
                 plans.restore(key[1:], value)
+            elif kind == ESTIMATE_KEY:
+                estimates.append((key[1:].decode(), value))
             elif key == PARTITION_KEY:
                 own = value
             else:
@@ -301,6 +351,7 @@ class Partition:
             return partition
         partition._now.flying = partition._runs.load(headers, others)
         partition._load(own)
+        partition._load_recovery(estimates)
         return partition
 
     def _load(self, data: bytes) -> None:
@@ -320,3 +371,12 @@ class Partition:
         self._controls.numbers = dict(own.numbers)
         self._arrivals.counts = dict(zip(_OUTCOMES, own.counts, strict=True))
         self._arrivals.waiting = own.waiting
+        if own.recovery is not None:
+            now.recovery.load(own.recovery)
+
+    def _load_recovery(self, estimates: list[tuple[str, bytes]]) -> None:
+        try:
+            self._now.recovery.estimates.load(estimates)
+        except msgspec.MsgspecError as error:
+            raise StateCorrupt(f"partition {self.number}: an estimate: {error}") from error
+        self._runs.load_held()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from dalsegno.schemas.events import FailureType, StepFailed
@@ -11,10 +13,14 @@ from dalsegno.streams.core.draft import Draft
 from dalsegno.streams.core.escalating import Failure, ask, ask_for_fields, close_gate, notice
 from dalsegno.streams.core.flags import raise_flags
 from dalsegno.streams.core.moment import APPLIED, Ruling
+from dalsegno.streams.core.recovery.limits import count_recovery, told
+from dalsegno.streams.core.recovery.suffering import hurt
 from dalsegno.streams.core.retry import delay_ms
 from dalsegno.streams.core.rows import NO_PAST, Flight, StepRow, engine_gives
 from dalsegno.streams.core.saga.beginning import give_up
 from dalsegno.streams.core.step_table import BACKING_OFF, StepInput
+
+_WORKER_GONE: Final = frozenset({StepInput.LOST, StepInput.SILENT, StepInput.REPLACED})
 
 
 def step_failed(draft: Draft, event: StepFailed) -> Ruling:
@@ -36,13 +42,13 @@ def step_failed(draft: Draft, event: StepFailed) -> Ruling:
         message=event.message,
         missing=event.missing_fields,
         advice=event.advice,
+        dependency=event.dependency,
     )
     close(row, StepInput.FAILED)
     route(draft, place, row, failure, event.retry_after_ms)
     return APPLIED
 
 
-        dependency=event.dependency,
 def route(
     draft: Draft,
     place: int,
@@ -52,6 +58,7 @@ def route(
 ) -> None:
     """Advice is advice: the type and the plan's policy decide. The attempt is closed already."""
     kind = failure.type
+    hurt(draft, place, row)
     if kind == FailureType.DEPENDENCY:
         row.infra += 1
         _again(draft, place, row, failure, retry_after_ms)
@@ -81,8 +88,10 @@ def _again(
     draft: Draft, place: int, row: StepRow, failure: Failure, retry_after_ms: int | None = None
 ) -> None:
     reason = exhausted(draft, place, row)
+    detail = failure.message or f"{row.failures} failed, {row.infra} lost"
+    if not reason and (reason := count_recovery(draft)):
+        detail = told(draft, reason)
     if reason:
-        detail = failure.message or f"{row.failures} failed, {row.infra} lost"
         if _turns_round(draft, place, reason, failure):
             return
         ask(draft, place, row, reason=reason, detail=detail, failure=failure)
@@ -129,6 +138,8 @@ def infra_fault(draft: Draft, place: int, row: StepRow, by: str, detail: str) ->
     at_once = row.epoch == 0 or (by in _WORKER_GONE and row.infra + row.failures == 1)
     if not at_once or exhausted(draft, place, row):
         _again(draft, place, row, failure)
+    elif reason := count_recovery(draft):
+        ask(draft, place, row, reason=reason, detail=told(draft, reason), failure=failure)
     else:
         draft.again(place, row)
 

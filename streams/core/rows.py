@@ -75,6 +75,7 @@ class StepRow(msgspec.Struct, array_like=True, gc=False):
     done: int = 0
     handled: Handled | None = None
     undoes: Undoes | None = None
+    repair: Repair | None = None
 
 
 def engine_gives(step: StepPlan, row: StepRow) -> bool:

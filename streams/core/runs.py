@@ -11,6 +11,8 @@ from dalsegno.streams.core.attempt import Attempt
 from dalsegno.streams.core.deadlines import refresh
 from dalsegno.streams.core.draft import Draft
 from dalsegno.streams.core.plan_store import PlanStore
+from dalsegno.streams.core.recovery.adopting import before_adoption, count_pace, put_in_lines
+from dalsegno.streams.core.recovery.state import Recovery
 from dalsegno.streams.core.runstate import FLYING, NEVER, Run, Stub, aloft
 from dalsegno.streams.core.sequence import Sequence
 from dalsegno.streams.core.state_codec import (
@@ -58,8 +60,10 @@ class Runs:
     `open` counts runs that have not ended.
     """
 
-    def __init__(self, plans: PlanStore) -> None:
+    def __init__(self, plans: PlanStore, recovery: Recovery) -> None:
         self._plans = plans
+        self._recovery = recovery
+        self._to_hold: list[str] = []
         self._held: dict[str, Held | Cold] = {}
         self._dirty: dict[str, set[int]] = {}
         self._gone: dict[bytes, None] = {}
@@ -139,6 +143,8 @@ class Runs:
 
     def grounded(self, run: Run) -> None:
         """No attempt of the run is followed any more: it has ended, or was put aside."""
+        if self._recovery.holds:
+            self._recovery.holds.drop(run.id)
         steps = run.entry.steps
         for place, row in enumerate(run.rows):
             if row.flight is not None:
@@ -189,6 +195,8 @@ class Runs:
         marks = self._dirty.get(run_id)
         if marks is None:
             marks = self._dirty[run_id] = set()
+        if draft.held or draft.took is not None or draft.head.damage is not before.damage:
+            before_adoption(self._recovery, draft)
         draft.adopt(marks, self._flights)
         if draft.change is not None:
             marks.add(tags.ALL_CONTEXT)
@@ -207,10 +215,20 @@ class Runs:
         if run.live_due < live_due:
             self.live_timers.changed(run_id, run.live_due)
         head = run.head
+        if head.recovering or before.recovering:
+            count_pace(self._recovery, draft.now.log_ms, before, head)
         if head.state is before.state:
             # The most frequent case; of a run that nobody follows the tally does not change.
             return head.tally[FLYING] - before.tally[FLYING]
         return aloft(head) - aloft(before)
+
+    def load_held(self) -> None:
+        """After a restore: the lines are what the rows of its runs say."""
+        names, self._to_hold = self._to_hold, []
+        for run_id in names:
+            run = self.get(run_id)
+            if isinstance(run, Run):
+                put_in_lines(self._recovery, run)
 
     def remember(self, run: Run, request: str, refusal: tuple[str, str]) -> None:
         """A one-shot request was refused, for this reason and detail: a repeat hears the same."""
@@ -287,6 +305,8 @@ class Runs:
                 self._plans.restore_hold(prefix.plan)
             if prefix.kind == KIND_RUN:
                 self.open += 1
+            if prefix.held:
+                self._to_hold.append(run_id)
             if prefix.flying:
                 flying += prefix.flying
                 self._flights[run_id, ""] = None

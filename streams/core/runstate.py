@@ -15,6 +15,7 @@ from dalsegno.schemas.outputs import JournalEntry, RunState, StepState
 from dalsegno.streams.core.context import Context
 from dalsegno.streams.core.people.state import Decided, People
 from dalsegno.streams.core.plan_store import PlanEntry
+from dalsegno.streams.core.recovery.damage import Damage
 from dalsegno.streams.core.rows import StepRow
 from dalsegno.streams.core.run_table import FINAL_RUNS
 from dalsegno.streams.core.saga.state import Saga
@@ -24,11 +25,12 @@ from dalsegno.streams.core.step_table import MOVES
 NEVER: Final = 1 << 62
 
 # Groups of step states that the header counts, so that nothing has to walk the steps.
-IDLE, GOING, FLYING, BACKING, BLOCKED, ASKING, DONE = range(7)
+IDLE, GOING, FLYING, BACKING, BLOCKED, ASKING, DONE, HOLDING = range(8)
+GROUPS: Final = 8
 GROUP: Final[dict[StepState, int]] = {
     StepState.PENDING: IDLE,
     StepState.READY: GOING,
-    StepState.HELD: GOING,
+    StepState.HELD: HOLDING,
     StepState.DISPATCHED: FLYING,
     StepState.RUNNING: FLYING,
     StepState.BACKING_OFF: BACKING,
@@ -60,12 +62,12 @@ class RunHead(msgspec.Struct, array_like=True, kw_only=True, gc=False):
     that wait for information. `gate` names why no further step starts, or is empty; `gate_due_ms`
     is a person's deadline for it. `clock_stopped_ms` is when the time to live was stopped, or 0.
     `run_version` grows when facts change: context, plan, finished steps, flags, the run's state.
-    """
-
     `people`: open questions about the run, and decisions; None while there were none. `damage`:
     from the first lost attempt until all is mended. `held_by`: the line that a step stood in last.
     `recovering`: further attempts in flight. `recoveries`: how often the run was brought back, and
     of these `window_count` since `window_ms`.
+    """
+
     flow: str
     flow_version: int
     state: RunState
@@ -96,9 +98,15 @@ class RunHead(msgspec.Struct, array_like=True, kw_only=True, gc=False):
     seen_from: int = 0
     updated_ms: int = 0
     quarantine: str = ""
-    saga: Saga | None = None
-
     people: People | None = None
+    saga: Saga | None = None
+    damage: Damage | None = None
+    held_by: str = ""
+    recovering: int = 0
+    recoveries: int = 0
+    window_ms: int = 0
+    window_count: int = 0
+
 
 _GROUNDED: Final = FINAL_RUNS | {RunState.QUARANTINED}
 
@@ -109,6 +117,16 @@ def aloft(head: RunHead) -> int:
     The rows of a quarantined run keep theirs, for reports that wait and a person's retry.
     """
     return 0 if head.state in _GROUNDED else head.tally[FLYING]
+
+
+def recovering(head: RunHead) -> int:
+    """Further attempts in flight, as the partition's pace counts them."""
+    return 0 if head.state in _GROUNDED else head.recovering
+
+
+def in_lines(head: RunHead) -> bool:
+    """Whether steps of the run stand in lines: none of a run that was put aside does."""
+    return head.tally[HOLDING] > 0 and head.state not in _GROUNDED
 
 
 class Effect(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -219,6 +237,7 @@ class StubHead(msgspec.Struct, array_like=True, kw_only=True, gc=False):
     run. `request_id`: of the cancel. `strays`: effects intended after the end, a person was told.
     `context` is the final context without secrets, kept while it is small. `effects_unknown` falls
     when an effect is confirmed that `unknown` lists (its first `UNKNOWN_MAX`, as `effect_mark`s).
+    `decided`: the last decisions of people.
     """
 
     until_ms: int
@@ -237,10 +256,10 @@ class StubHead(msgspec.Struct, array_like=True, kw_only=True, gc=False):
     last_epoch: int = 0
     request_id: str = ""
     effects_unknown: int = 0
-    `decided`: the last decisions of people.
     context: bytes = b""
     strays: tuple[str, ...] = ()
     unknown: tuple[bytes, ...] = ()
+    decided: tuple[Decided, ...] = ()
 
 
 class Stub:
@@ -259,7 +278,6 @@ class Stub:
         """When the stub goes, log time."""
         return self.head.until_ms
 
-    decided: tuple[Decided, ...] = ()
     @property
     def live_due(self) -> int:
         """A stub has nothing that live time could end."""

@@ -13,10 +13,9 @@ from dalsegno.streams.core.moment import Moment, Ruling, refused
 from dalsegno.streams.core.names import ID_CHARS_MAX
 from dalsegno.streams.core.plan import PlanRefused
 from dalsegno.streams.core.plan_store import PlanEntry
-from dalsegno.streams.core.runstate import IDLE, Run, RunHead
+from dalsegno.streams.core.runstate import GROUPS, IDLE, Run, RunHead
 
 _encode = msgspec.msgpack.Encoder().encode
-_GROUPS = 7
 
 
 def start_digest(event: RunStarted, plan_digest: bytes) -> bytes:
@@ -69,7 +68,7 @@ def begin(now: Moment, event: RunStarted, trace: str) -> Run | Ruling:
 
 
 def _head(now: Moment, event: RunStarted, trace: str, digest: bytes, entry: PlanEntry) -> RunHead:
-    tally = [0] * _GROUPS
+    tally = [0] * GROUPS
     tally[IDLE] = len(entry.rows)
     return RunHead(
         flow=event.flow,

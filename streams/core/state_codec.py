@@ -33,6 +33,7 @@ from dalsegno.streams.core.deadlines import rebuild
 from dalsegno.streams.core.plan_store import PlanEntry
 from dalsegno.streams.core.rows import StepRow
 from dalsegno.streams.core.runstate import (
+    GROUPS,
     PAGE_STEPS,
     Effect,
     Refusal,
@@ -43,6 +44,7 @@ from dalsegno.streams.core.runstate import (
     StubHead,
     Waiting,
     aloft,
+    in_lines,
 )
 
 FORMAT: Final = 1
@@ -53,6 +55,8 @@ PAGE_IDS: Final = 32
 
 KIND_RUN: Final = 1
 KIND_STUB: Final = 2
+# Set on the kind of a run that has steps in lines: a restore puts them there.
+_HELD: Final = 0x10
 _NO_PLAN: Final = bytes(32)
 _PREFIX: Final = struct.Struct(">BBqqII32s")
 _U16: Final = struct.Struct(">H")
@@ -76,6 +80,7 @@ class Prefix(msgspec.Struct, frozen=True, gc=False):
     """What a header's prefix says."""
 
     kind: int
+    held: bool
     log_due: int
     live_due: int
     flying: int
@@ -90,7 +95,9 @@ def read_prefix(data: bytes) -> Prefix:
     form, kind, log_due, live_due, flying, waiting, plan = _PREFIX.unpack_from(data)
     if form != FORMAT:
         raise StateCorrupt(f"a header of format {form}; this code reads {FORMAT}")
-    return Prefix(kind, log_due, live_due, flying, waiting, b"" if plan == _NO_PLAN else plan)
+    held = bool(kind & _HELD)
+    kind &= ~_HELD
+    return Prefix(kind, held, log_due, live_due, flying, waiting, b"" if plan == _NO_PLAN else plan)
 
 
 def header_key(run_id: str) -> bytes:
@@ -111,7 +118,7 @@ def pack_run(run: Run) -> bytes:
     """The header part of a run."""
     return _PREFIX.pack(
         FORMAT,
-        KIND_RUN,
+        KIND_RUN | (_HELD if in_lines(run.head) else 0),
         run.log_due,
         run.live_due,
         aloft(run.head),
@@ -256,6 +263,8 @@ def _unpack_run(
 ) -> Run:
     head = _run_head.decode(memoryview(header)[_PREFIX.size :])
     rows = list(entry.rows)
+    # A header of the time before steps could be held counts one group less.
+    head.tally.extend([0] * (GROUPS - len(head.tally)))
     context: list[tuple[bytes, bytes]] = []
     journal: dict[int, dict[int, list[Effect]]] = {}
     run = Run(run_id, head, entry, rows, Context.empty())

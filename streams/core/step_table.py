@@ -97,16 +97,18 @@ _VERDICTS: Final = (StepInput.LOST, StepInput.SILENT, StepInput.STUCK, StepInput
 
 # Where a closed attempt goes: wait for the next one, or for a person.
 _AFTER: Final = (BACKING_OFF, ESCALATED)
+# After the loss of a worker, at once too.
+_AFTER_LOSS: Final = (READY, *_AFTER)
 # Where a dispatch can end when the step cannot be given out.
 _GIVEN: Final = (DISPATCHED, MISSING_INFO, ESCALATED, AWAITING_APPROVAL)
 
 # Where a person's decision can take a step.
 _DECIDED: Final = (READY, SKIPPED)
 
-Table = dict[StepState, dict[StepInput, Rule]]
-
 # Where it takes a step whose run is taken back, once a person has done that by hand.
 _BY_HAND: Final = (COMPLETED, COMPENSATING)
+
+Table = dict[StepState, dict[StepInput, Rule]]
 
 
 def _state(reports: Rule, verdicts: Rule, **rules: Rule) -> dict[StepInput, Rule]:
@@ -114,9 +116,9 @@ def _state(reports: Rule, verdicts: Rule, **rules: Rule) -> dict[StepInput, Rule
     row.update(dict.fromkeys(_REPORTS, reports))
     row.update(dict.fromkeys(_VERDICTS, verdicts))
     row[StepInput.UNDO] = _applied(COMPENSATING, SKIPPED)
+    row[StepInput.DECIDED] = _NOT_ASKED
     row.update({StepInput[name]: rule for name, rule in rules.items()})
     return row
-    row[StepInput.DECIDED] = _NOT_ASKED
 
 
 def _done() -> dict[StepInput, Rule]:
@@ -135,20 +137,21 @@ def _done() -> dict[StepInput, Rule]:
 # Steps that the engine gives to the workers of a queue.
 MANAGED: Final[Table] = {
     PENDING: _state(_NOT_STARTED, _NOT_RUNNING, NEEDS_MET=_applied(READY)),
-    READY: _state(_CLOSED, _NOT_RUNNING, DISPATCH=_applied(*_GIVEN)),
-    HELD: _state(_CLOSED, _NOT_RUNNING, DISPATCH=_applied(*_GIVEN)),
+    READY: _state(_CLOSED, _NOT_RUNNING, DISPATCH=_applied(HELD, *_GIVEN)),
+    # Its turn: given out, held by something else, or ready again while the run itself holds back.
+    HELD: _state(_CLOSED, _NOT_RUNNING, DISPATCH=_applied(HELD, READY, *_GIVEN)),
     DISPATCHED: _state(
         _NOT_STARTED,
         _NOT_RUNNING,
         STARTED=_applied(RUNNING),
         RELEASED=_applied(BACKING_OFF),
-        LOST=_applied(*_AFTER),
-        REPLACED=_applied(*_AFTER),
+        LOST=_applied(*_AFTER_LOSS),
+        REPLACED=_applied(*_AFTER_LOSS),
         START_LIMIT=_applied(*_AFTER),
     ),
     RUNNING: _state(
         _applied(),
-        _applied(*_AFTER),
+        _applied(*_AFTER_LOSS),
         STARTED=_DUPLICATE,
         COMPLETED=_applied(COMPLETED, *_AFTER),
         FAILED=_applied(MISSING_INFO, *_AFTER),
@@ -203,7 +206,7 @@ _AGAIN: Final = (READY, PENDING, ESCALATED)
 OBSERVED: Final[Table] = {
     **MANAGED,
     PENDING: _state(_NOT_STARTED, _NOT_RUNNING, NEEDS_MET=_applied(READY), **_REPORTED),
-    READY: _state(_NOT_STARTED, _NOT_RUNNING, DISPATCH=_applied(*_GIVEN), **_REPORTED),
+    READY: _state(_NOT_STARTED, _NOT_RUNNING, DISPATCH=_applied(HELD, *_GIVEN), **_REPORTED),
     RUNNING: _state(
         _applied(),
         _applied(*_AGAIN),
@@ -219,11 +222,6 @@ OBSERVED: Final[Table] = {
         _CLOSED,
         _NOT_RUNNING,
         INFORMED=_applied(READY, PENDING),
-        ANSWER_BY=_applied(),
-        **_REPORTED,
-    ),
-    ESCALATED: _state(_CLOSED, _NOT_RUNNING, ANSWER_BY=_applied(), **_REPORTED),
-}
         DECIDED=_applied(PENDING, *_DECIDED),
         ANSWER_BY=_applied(),
         **_REPORTED,
@@ -232,6 +230,10 @@ OBSERVED: Final[Table] = {
         _CLOSED,
         _NOT_RUNNING,
         DECIDED=_applied(PENDING, *_DECIDED),
+        ANSWER_BY=_applied(),
+        **_REPORTED,
+    ),
+}
 
 
 def _moves() -> dict[StepState, frozenset[StepState]]:

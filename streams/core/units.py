@@ -16,7 +16,7 @@ from dalsegno.streams.core.deadlines import (
     first_log,
     rebuild,
 )
-from dalsegno.streams.core.dispatch import dispatch_ready, settle
+from dalsegno.streams.core.dispatch import dispatch_ready, give_held, settle
 from dalsegno.streams.core.draft import Draft, IllegalMove
 from dalsegno.streams.core.ending import end_run, stop_attempts
 from dalsegno.streams.core.escalating import put_aside
@@ -176,6 +176,7 @@ class Units:
                 raise IllegalMove(f"run {run.id!r} from {before.state} to {head.state}")
             if head.state in FINAL_RUNS:
                 stub = end_run(draft, step=step, epoch=epoch)
+        told = account(draft) if head.damage is not None else ""
         if draft.facts:
             head.run_version += 1
         log_ms = head.updated_ms = now.clock.log_ms
@@ -186,7 +187,7 @@ class Units:
         elif draft.change is not None:
             diff = draft.change.diff(draft.plan.secrets)
         changes = draft.changes()
-        reason, detail = ruling.reason or draft.reason, ruling.detail
+        reason, detail = ruling.reason or draft.reason, ruling.detail or told
         # By position, in the order of the class: see there.
         transition = Transition(
             run.id,

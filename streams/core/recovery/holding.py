@@ -23,7 +23,7 @@ import msgspec
 from dalsegno.streams.core.recovery.order import Standing, WaitOrder
 
 POINT: Final = "point:"
-FROZEN: Final = "frozen"
+FROZEN: Final = "frozen:"
 PACED: Final = "paced"
 
 

@@ -5,7 +5,7 @@ Works on a plan's graph by places; only unfinished forward steps count. Linear i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -56,3 +56,22 @@ def graham_bound_ms(work_ms: int, path_ms: int, width: int) -> int:
     W/P + (1 - 1/P)·CP, rounded up (Graham 1969).
     """
     return -(-(work_ms + (width - 1) * path_ms) // width)
+
+
+def rank_of(place: int, dependents: Sequence[Sequence[int]], usual_ms: Callable[[int], int]) -> int:
+    """The upward rank of one step: what stands behind it is walked, each step once."""
+    ranks: dict[int, int] = {}
+    stack = [place]
+    while stack:
+        at = stack[-1]
+        if at in ranks:
+            stack.pop()
+            continue
+        ahead = [dependent for dependent in dependents[at] if dependent not in ranks]
+        if ahead:
+            stack.extend(ahead)
+            continue
+        stack.pop()
+        behind = max((ranks[dependent] for dependent in dependents[at]), default=0)
+        ranks[at] = usual_ms(at) + behind
+    return ranks[place]

@@ -92,7 +92,7 @@ def test_stubs_go_after_their_time() -> None:
     assert list(log.partition.run_ids()) == []
     gone = dict(log.partition.capture())
     assert all(gone.get(key, b"") is None for key in captured if key[:1] in b"rp")
-    assert set(log.partition.parts()) == {b"\0partition"}
+    assert {key for key in log.partition.parts() if key[:1] != b"e"} == {b"\0partition"}
 
 
 def test_pause_holds_back_and_resume_lets_go_in_the_order_of_the_plan() -> None:
