@@ -133,8 +133,10 @@ async def _each(
     wake = hurry or asyncio.Event()
     while True:
         await _attempted(work)
+        # Not `wait_for`: in Python 3.11 it swallows a cancellation that comes with the event.
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(wake.wait(), interval_s)
+            async with asyncio.timeout(interval_s):
+                await wake.wait()
         wake.clear()
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from typing import Final
 
 import structlog
 
@@ -20,8 +19,6 @@ from dalsegno.streams.engine.fold import AttemptChange
 from dalsegno.streams.engine.monitor import MonitorFigures, MonitorHost, RawRecord
 
 log = structlog.get_logger(__name__)
-
-_APPENDS_AT_ONCE: Final = 32
 
 
 class PartitionWatch:
@@ -121,7 +118,7 @@ class PartitionWatch:
         """Whether the ends of the logs are wanted, for a verdict that may be due."""
         if self._ends is not None or self._saying is not None:
             return False
-        return self._monitor.ask(self._host.log_ms)
+        return self._monitor.ask(self._host.log_ms, self._host.events_offset)
 
     def ends(self, ends: Ends) -> None:
         """Where the logs ended after `ask`; the answer comes once we have read so far."""
@@ -156,21 +153,25 @@ class PartitionWatch:
             self._saying.add_done_callback(self._appended)
 
     async def _append(self, verdicts: Sequence[StallSuspected]) -> None:
-        slots = asyncio.Semaphore(_APPENDS_AT_ONCE)
-
-        async def one(verdict: StallSuspected) -> None:
-            async with slots:
-                await self._append_one(verdict)
-
-        await asyncio.gather(*(one(verdict) for verdict in verdicts))
-
-    async def _append_one(self, verdict: StallSuspected) -> None:
+        """All of a question together: they end up in the log side by side."""
         try:
-            await self._host.append_control(verdict)
+            offsets = await self._host.append_verdicts(verdicts)
         except EngineError as error:
-            # The monitor says it again after its bound, while the attempt is in flight.
-            log.warning("verdict not appended", partition=self.number, error=str(error))
+            # Perhaps they are there all the same; the fold takes each once.
+            log.warning(
+                "verdicts not appended",
+                partition=self.number,
+                verdicts=len(verdicts),
+                error=str(error),
+            )
+            for verdict in verdicts:
+                self._monitor.not_appended(verdict)
             return
+        for offset, verdict in zip(offsets, verdicts, strict=True):
+            self._monitor.appended(verdict, offset)
+            self._note(verdict)
+
+    def _note(self, verdict: StallSuspected) -> None:
         self._said[verdict.verdict] += 1
         log.info(
             "verdict",

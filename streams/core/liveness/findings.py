@@ -14,16 +14,28 @@ def repeat_after_ms(settings: LivenessSettings, times_said: int) -> int:
     return min(settings.repeat_ms << min(times_said - 1, 30), settings.repeat_ms_max)
 
 
+AT_ONCE_MAX = 3
+"""A verdict that the log has and the fold did not take is said again at once so often, no more."""
+
+
 class Finding:
-    """One verdict on one attempt. `next_ms`: when to say it (again), on the partition clock."""
+    """One verdict on one attempt. `next_ms`: when to say it (again), on the partition clock.
+
+    `asked`: it was due at the moment that is being judged. `said_at`: offset in the events of the
+    verdict as it was said last, -1 while none is known. `at_once`: how often it was said again
+    without waiting.
+    """
 
     __slots__ = (
+        "asked",
+        "at_once",
         "elapsed_ms",
         "epoch",
         "evidence",
         "incarnation",
         "key",
         "next_ms",
+        "said_at",
         "threshold_ms",
         "times_said",
         "verdict",
@@ -46,6 +58,7 @@ class Finding:
         self.key, self.epoch, self.verdict = key, epoch, verdict
         self.worker, self.incarnation = worker, incarnation
         self.next_ms, self.times_said = next_ms, 0
+        self.asked, self.said_at, self.at_once = False, -1, 0
         self.elapsed_ms, self.threshold_ms = elapsed_ms, threshold_ms
         self.evidence = evidence
 
@@ -53,7 +66,9 @@ class Finding:
 class Findings:
     """At most one finding of each verdict per attempt in flight, plus last words on ended ones.
 
-    A finding is said once, and again after a growing bound while its attempt is still in flight.
+    A finding is said once, and again after a growing bound while its attempt is still in flight;
+    sooner when it is known that it was not appended, or that the fold has passed it and the attempt
+    stands: then a report outran it, and what the monitor has read since is newer.
     """
 
     __slots__ = ("_last_words", "_open", "_settings")
@@ -83,21 +98,54 @@ class Findings:
         """The attempt left, or started."""
         self._open.pop(key, None)
 
-    def any_due(self, now_ms: int) -> bool:
-        """Whether anything is to be said at `now_ms`."""
-        return bool(self._last_words) or any(
-            finding.next_ms <= now_ms
-            for of_key in self._open.values()
-            for finding in of_key.values()
-        )
+    def ask(self, now_ms: int, events_offset: int) -> bool:
+        """Mark what is to be said at `now_ms`; return whether that is anything.
+
+        `events_offset`: the fold has applied the events below it.
+        """
+        for finding in self._last_words:
+            finding.asked = True
+        found = bool(self._last_words)
+        for finding in self._all_open():
+            if 0 <= finding.said_at < events_offset and finding.at_once < AT_ONCE_MAX:
+                finding.said_at = -1
+                finding.at_once += 1
+                finding.next_ms = now_ms
+            finding.asked = finding.next_ms <= now_ms
+            found = found or finding.asked
+        return found
 
     def due(self, now_ms: int) -> Iterator[Finding]:
-        """What is to be said at `now_ms`; each is counted as said."""
-        last_words, self._last_words = self._last_words, []
+        """What was marked at `now_ms`; each is counted as said. What came since waits."""
+        last_words = [finding for finding in self._last_words if finding.asked]
+        self._last_words = [finding for finding in self._last_words if not finding.asked]
         yield from last_words
+        for finding in self._all_open():
+            if finding.asked:
+                finding.asked = False
+                finding.said_at = -1
+                finding.times_said += 1
+                finding.next_ms = now_ms + repeat_after_ms(self._settings, finding.times_said)
+                yield finding
+
+    def appended(self, key: Key, epoch: int, verdict: Verdict, offset: int) -> None:
+        """What was said stands in the events at `offset`."""
+        finding = self._find(key, epoch, verdict)
+        if finding is not None:
+            finding.said_at = offset
+
+    def not_appended(self, lost: Finding) -> None:
+        """What was said is perhaps not in the events: the next question says it again."""
+        finding = self._find(lost.key, lost.epoch, lost.verdict)
+        if finding is not None:
+            finding.next_ms = 0
+        elif lost.verdict is Verdict.LOST:
+            self._last_words.append(lost)
+
+    def _find(self, key: Key, epoch: int, verdict: Verdict) -> Finding | None:
+        finding = self._open.get(key, {}).get(verdict)
+        return finding if finding is not None and finding.epoch == epoch else None
+
+    def _all_open(self) -> Iterator[Finding]:
         for of_key in self._open.values():
-            for finding in of_key.values():
-                if finding.next_ms <= now_ms:
-                    finding.times_said += 1
-                    finding.next_ms = now_ms + repeat_after_ms(self._settings, finding.times_said)
-                    yield finding
+            yield from of_key.values()

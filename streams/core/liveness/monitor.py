@@ -13,7 +13,8 @@ Rules:
    `lost`: a handoff was taken and not started, and either the incarnation that took it is gone,
    or its start limit has passed and it was taken in time to be started.
 4. Each verdict on an attempt is said once, and again after a growing bound while the attempt is in
-   flight: appending it may have failed. The fold drops what it knows.
+   flight. `replaced` and `lost`, which rest on more than silence, are said again at the next
+   question if they were not appended, or if the fold has passed them and the attempt stands.
 5. Every attempt in flight is watched, whatever its plan declares.
 """
 
@@ -171,18 +172,20 @@ class Monitor:
 
     # What follows from it.
 
-    def ask(self, log_ms: int) -> bool:
+    def ask(self, log_ms: int, events_offset: int = 0) -> bool:
         """Note this moment as the one to judge; return whether anything would be said about it.
 
         If so, the caller asks the broker where both topics end, reads so far, and hands over the
-        `Reading`. `log_ms`: log time of the events (Unix ms).
+        `Reading`. `log_ms`: log time of the events (Unix ms); `events_offset`: the fold has applied
+        the events below it, and the monitor knows what that changed.
         """
         self._log_ms = max(self._log_ms, log_ms)
         self._asked_ms = self._clock.now_ms
         overdue_ms = self._log_ms - self.settings.start_margin_ms
         for key, attempt in self._handoffs.overdue(overdue_ms):
             self._found_lost(key, attempt, _NOT_STARTED)
-        return self._findings.any_due(self._asked_ms) or self._silence.any_due(self._asked_ms)
+        found = self._findings.ask(self._asked_ms, events_offset)
+        return self._silence.any_due(self._asked_ms) or found
 
     def caught_up(self, reading: Reading) -> list[StallSuspected]:
         """Say what can be said of the moment asked about: nothing before the end of both topics."""
@@ -193,6 +196,27 @@ class Monitor:
         said = [self._say(finding, reading) for finding in self._findings.due(asked_ms)]
         said.extend(self._say(finding, reading) for finding in self._silence.due(asked_ms))
         return said
+
+    def appended(self, said: StallSuspected, offset: int) -> None:
+        """A verdict stands in the events at `offset`.
+
+        Once the fold has passed it and the attempt still stands, it was dropped: by a report that
+        came after what the monitor had read, from the very incarnation that is gone.
+        """
+        self._findings.appended((said.run_id, said.step), said.epoch, said.verdict, offset)
+
+    def not_appended(self, said: StallSuspected) -> None:
+        """A verdict is perhaps not in the events. One that rests on silence keeps its own bound."""
+        self._findings.not_appended(
+            Finding(
+                (said.run_id, said.step),
+                said.epoch,
+                said.verdict,
+                elapsed_ms=said.elapsed_ms,
+                threshold_ms=said.threshold_ms,
+                evidence=said.evidence,
+            )
+        )
 
     def queues_to_read(self, log_ms: int) -> set[str]:
         """Queues whose group's marks are wanted at log time `log_ms` (Unix ms)."""

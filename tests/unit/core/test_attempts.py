@@ -123,9 +123,8 @@ def test_application_and_infrastructure_budgets_do_not_use_up_each_other() -> No
     log = Log()
     log.start(chain(1, retry=RetryPolicy(max_attempts=1, max_infra_attempts=2)))
     log.began("s0")
-    log.put(verdict(log, Verdict.SILENT))
-    assert row(log, "s0").infra_failures == 1
-    assert until_handoff(log) == 2
+    (handoff,) = handoffs(log.put(verdict(log, Verdict.SILENT)))
+    assert (handoff.epoch, row(log, "s0").infra_failures) == (2, 1)
     log.began("s0", epoch=2)
     out = log.put(failed("s0", epoch=2))
     assert escalations(out)[0].reason == "attempts_exhausted"
@@ -308,12 +307,11 @@ def test_a_timer_of_a_state_that_is_over_does_nothing() -> None:
 def test_each_epoch_that_was_lost_is_charged_once() -> None:
     log = Log()
     log.start(chain(1))
-    log.put(verdict(log, Verdict.LOST))
-    assert log.outcomes == [Outcome.APPLIED]
+    (handoff,) = handoffs(log.put(verdict(log, Verdict.LOST)))
+    assert (handoff.epoch, log.outcomes) == (2, [Outcome.APPLIED])
     assert row(log, "s0").infra_failures == 1
     log.put(verdict(log, Verdict.LOST))
-    assert log.outcomes == [Outcome.DUPLICATE]
-    assert until_handoff(log) == 2
+    assert log.outcomes == [Outcome.SUPERSEDED]
     assert until_handoff(log) == 3, "epoch 2 expired, and nobody was charged"
     assert row(log, "s0").infra_failures == 1
     log.put(verdict(log, Verdict.LOST, epoch=2))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 from tests.unit.core.log import Log, answers, chain, escalations, handoffs, plan_of, row, step, view
 
 from dalsegno.schemas.control import StallSuspected, Verdict
@@ -40,9 +41,25 @@ def test_a_silent_attempt_is_replaced_by_the_next_epoch_and_told_so() -> None:
     out = log.put(verdict(log, Verdict.SILENT))
     (answer,) = answers(out)
     assert (answer.answer, answer.reply_to, answer.current_epoch) == (AnswerType.SUPERSEDED, "w", 2)
-    assert row(log, "s0").state is StepState.BACKING_OFF
+    (handoff,) = handoffs(out)
+    assert (handoff.epoch, row(log, "s0").state) == (2, StepState.DISPATCHED)
     log.done("s0")
     assert log.outcomes == [Outcome.SUPERSEDED]
+
+
+@pytest.mark.parametrize("before", ["lost", "failed"])
+def test_what_goes_wrong_a_second_time_waits(before: str) -> None:
+    """The step itself may be what brings its workers down."""
+    log = Log()
+    log.start(chain(1))
+    log.began("s0")
+    failed = StepFailed(run_id="r", step="s0", epoch=1, failure_type=FailureType.TRANSIENT)
+    log.put(verdict(log, Verdict.SILENT) if before == "lost" else failed)
+    while row(log, "s0").state is not StepState.DISPATCHED:
+        log.tick()
+    log.began("s0", epoch=2)
+    assert handoffs(log.put(verdict(log, Verdict.REPLACED, epoch=2, worker="w"))) == []
+    assert row(log, "s0").state is StepState.BACKING_OFF
 
 
 def test_a_verdict_that_has_not_read_the_last_report_is_dropped() -> None:

@@ -142,7 +142,7 @@ class World:
 
     def judge(self, *, events_behind: int = 0, heartbeats_behind: int = 0) -> list[StallSuspected]:
         """Ask about this moment, and read up to so far before the ends of the logs."""
-        self.monitor.ask(self.at_ms)
+        self.monitor.ask(self.at_ms, self.events - events_behind)
         said = self.monitor.caught_up(self.reading(events_behind, heartbeats_behind))
         self.said.extend(said)
         return said

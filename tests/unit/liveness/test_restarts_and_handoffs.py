@@ -5,6 +5,7 @@ from tests.unit.liveness.partition_world import World
 
 from dalsegno.schemas.control import Verdict
 from dalsegno.streams.core.liveness import LivenessSettings
+from dalsegno.streams.core.liveness.findings import AT_ONCE_MAX
 
 
 def test_a_newer_incarnation_replaces_every_attempt_of_the_earlier_at_once() -> None:
@@ -259,3 +260,61 @@ def test_a_queue_of_short_start_limits_is_read_in_time() -> None:
     world.dispatch("r", offset=5, start_by_ms=world.at_ms + 1_000)
     world.pass_ms(500)
     assert world.monitor.queues_to_read(world.at_ms) == {"default"}
+
+
+def test_a_verdict_that_the_fold_passed_over_is_said_again_at_once_a_few_times() -> None:
+    world = World(LivenessSettings(repeat_ms=60_000))
+    world.start("r")
+    world.hello(12)
+    for again in range(1, 1 + AT_ONCE_MAX + 1):
+        (verdict,) = world.judge()
+        world.monitor.appended(verdict, world.events)
+        assert world.judge() == []  # the fold has not come so far
+        world.events += 1
+        assert len(world.said) == again
+    assert world.judge() == []
+    world.pass_ms(59_000, "r")
+    assert len(world.said) == AT_ONCE_MAX + 1
+    world.pass_ms(8 * 60_000, "r")
+    assert len(world.said) > AT_ONCE_MAX + 1
+
+
+def test_a_verdict_whose_attempt_left_is_not_said_again() -> None:
+    world = World()
+    world.start("r")
+    world.hello(12)
+    (verdict,) = world.judge()
+    world.monitor.appended(verdict, world.events)
+    world.events += 1
+    world.dispatch("r", epoch=2)
+    assert world.judge() == []
+
+
+def test_last_words_that_were_not_appended_are_said_again() -> None:
+    world = World()
+    world.dispatch("r", offset=5)
+    world.monitor.mark(world.mark(5))
+    world.at_ms += 31_000
+    world.monitor.ask(world.at_ms)
+    world.dispatch("r", epoch=2, offset=9)
+    (verdict,) = world.judge()
+    assert (verdict.verdict, verdict.epoch) == (Verdict.LOST, 1)
+    world.monitor.not_appended(verdict)
+    assert [(v.verdict, v.epoch) for v in world.judge()] == [(Verdict.LOST, 1)]
+    assert world.judge() == []
+
+
+def test_what_is_found_after_the_question_waits_for_the_next() -> None:
+    """The ends that answer a question may be older than what was found since (P8)."""
+    world = World()
+    world.dispatch("r", offset=5)
+    world.dispatch("other", offset=50)
+    world.monitor.mark(world.mark(5))
+    world.hello(8)
+    world.monitor.ask(world.at_ms)
+    reading = world.reading()
+    world.monitor.mark(world.mark(60, incarnation=8))
+    world.hello(9)
+    said = world.monitor.caught_up(reading)
+    assert [v.run_id for v in said] == ["r"]
+    assert [v.run_id for v in world.judge()] == ["other"]

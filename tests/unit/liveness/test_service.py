@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -11,14 +11,14 @@ from aiokafka.errors import KafkaConnectionError
 from tests.unit.liveness.partition_world import START_MS
 
 from dalsegno.schemas import codec
-from dalsegno.schemas.control import ControlEvent, StallSuspected, Verdict
+from dalsegno.schemas.control import StallSuspected, Verdict
 from dalsegno.schemas.events import RunPaused
 from dalsegno.schemas.liveness import Canary, Heartbeat, Held, Hello, Mark
 from dalsegno.streams.agents.liveness import LivenessService
 from dalsegno.streams.agents.liveness_broker import Ends
 from dalsegno.streams.agents.liveness_watch import PartitionWatch
 from dalsegno.streams.core.attempt import Attempt
-from dalsegno.streams.core.sequence import Sequence
+from dalsegno.streams.core.sequence import Sequence as Place
 from dalsegno.streams.engine.errors import OutcomeUnknownError
 from dalsegno.streams.engine.monitor import RawRecord
 from dalsegno.streams.engine.settings import EngineSettings
@@ -29,15 +29,18 @@ class FakeHost:
     number: int = 0
     events_offset: int = 0
     log_ms: int = START_MS
-    appended: list[ControlEvent] = field(default_factory=list)
+    appended: list[StallSuspected] = field(default_factory=list)
     refusals: int = 0
 
-    async def append_control(self, event: ControlEvent) -> object:
+    batches: list[int] = field(default_factory=list)
+
+    async def append_verdicts(self, verdicts: Sequence[StallSuspected]) -> list[int]:
         if self.refusals:
             self.refusals -= 1
             raise OutcomeUnknownError("no answer")
-        self.appended.append(event)
-        return None
+        self.batches.append(len(verdicts))
+        self.appended.extend(verdicts)
+        return list(range(self.events_offset, self.events_offset + len(verdicts)))
 
     def caught_up(self) -> bool:
         return True
@@ -120,8 +123,7 @@ class Rig:
         before = len(self.host.appended)
         await self.service.judge(self.broker)
         await self.settle()
-        said = self.host.appended[before:]
-        return [event.verdict for event in said if isinstance(event, StallSuspected)]
+        return [event.verdict for event in self.host.appended[before:]]
 
     async def settle(self) -> None:
         if self.watch._saying is not None:
@@ -193,10 +195,37 @@ async def test_a_verdict_that_could_not_be_appended_is_said_again() -> None:
     rig.ends()
     rig.host.refusals = 1
     assert await rig.judge() == []
-    rig.pass_ms(6_000)
+    assert await rig.judge() == [Verdict.REPLACED]
+    assert await rig.judge() == []
+    assert rig.watch.figures().verdicts == {"replaced": 1}
+    await rig.watch.close()
+
+
+async def test_what_one_hello_proves_is_appended_together() -> None:
+    rig = Rig()
+    for n in range(70):
+        rig.start(f"r{n}")
+    rig.put(Hello(partition=0, worker="w", incarnation=9, host="h"))
+    rig.ends()
+    assert await rig.judge() == [Verdict.REPLACED] * 70
+    assert rig.host.batches == [70]
+    assert len({event.run_id for event in rig.host.appended}) == 70
+    await rig.watch.close()
+
+
+async def test_a_replaced_verdict_that_a_report_outran_is_said_again_at_the_next_question() -> None:
+    rig = Rig()
+    rig.start()
+    rig.put(Hello(partition=0, worker="w", incarnation=9, host="h"))
     rig.ends()
     assert await rig.judge() == [Verdict.REPLACED]
-    assert rig.watch.figures().verdicts == {"replaced": 1}
+    rig.host.events_offset += 2  # the report, and the verdict that it outran: the attempt stands
+    rig.ends()
+    assert await rig.judge() == [Verdict.REPLACED]
+    assert rig.host.appended[-1].events_offset == rig.host.events_offset
+    rig.watch.attempts([(("r", "s"), None)])
+    rig.host.events_offset += 1
+    assert await rig.judge() == []
     await rig.watch.close()
 
 
@@ -208,7 +237,7 @@ async def test_marks_are_read_for_the_queues_that_need_them_and_reach_their_part
         running=False,
         worker="",
         incarnation=0,
-        sequence=Sequence(5, 0, 1),
+        sequence=Place(5, 0, 1),
         start_by_ms=START_MS + 30_000,
     )
     rig.pass_ms(3_000)
