@@ -11,6 +11,7 @@ from dalsegno.streams.core.record import Record
 from dalsegno.streams.engine.errors import PositionLostError
 from dalsegno.streams.engine.reader import EventReader
 from dalsegno.streams.engine.settings import EngineSettings
+from dalsegno.streams.engine.signatures import verify_ed25519
 
 
 class Raw(NamedTuple):
@@ -49,7 +50,7 @@ def fold_log(
             number, "log_cut", f"the log begins at {first}: what came before can't be folded again"
         )
     partition = Partition(number, mac_keys=settings.keyring.ids, topic=topic)
-    events = EventReader(Intake(topic, count, settings.keyring), number)
+    events = EventReader(Intake(topic, count, settings.keyring, verify_ed25519), number)
     raw = (
         Raw(each.offset, each.at_ms, each.key, each.value, each.headers)
         for each in reader.read(topic, number, progress=progress)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from dalsegno.schemas.control import Policy
+from dalsegno.schemas.control import Policy, RegistryId
 from dalsegno.schemas.plan import RetryPolicy
 
 
@@ -35,9 +35,22 @@ def load_policy(path: Path, current: Policy) -> Policy:
     try:
         if "schemas" in given:
             given["schemas"] = tuple(bytes.fromhex(each) for each in given["schemas"])
+        if "registry_ids" in given:
+            given["registry_ids"] = _ids_of(given["registry_ids"])
+        if "decision_keys" in given:
+            given["decision_keys"] = tuple(
+                {**each, "public_key": bytes.fromhex(each["public_key"])}
+                for each in given["decision_keys"]
+            )
         merged = {name: getattr(current, name) for name in Policy.__struct_fields__} | given
         return msgspec.convert(merged, Policy, builtin_types=(bytes,), from_attributes=True)
-    except (msgspec.ValidationError, TypeError, ValueError) as error:
+    except (
+        msgspec.ValidationError,
+        KeyError,
+        TypeError,
+        ValueError,
+        AttributeError,
+    ) as error:
         raise PolicyFileError(f"{path}: {error}") from error
 
 
@@ -45,8 +58,19 @@ def describe(policy: Policy) -> dict[str, object]:
     """The policy as plain values, as a file would give it."""
     fields = {name: getattr(policy, name) for name in Policy.__struct_fields__}
     fields["schemas"] = [each.hex() for each in policy.schemas]
+    fields["registry_ids"] = {str(each.id): each.fingerprint.hex() for each in policy.registry_ids}
+    fields["decision_keys"] = [
+        {"key_id": each.key_id, "public_key": each.public_key.hex(), "holder": each.holder}
+        for each in policy.decision_keys
+    ]
     fields["retry_default"] = msgspec.to_builtins(policy.retry_default)
     return fields
+
+
+def _ids_of(table: Mapping[str, str]) -> tuple[RegistryId, ...]:
+    """A file has them as a table: id = "fingerprint"."""
+    pairs = ((int(number), bytes.fromhex(text)) for number, text in table.items())
+    return tuple(RegistryId(id=number, fingerprint=each) for number, each in sorted(pairs))
 
 
 def changes(before: Policy, after: Policy) -> list[tuple[str, object, object]]:

@@ -25,6 +25,10 @@ class Fault(StrEnum):
     NO_MAC = "no_mac"
     UNKNOWN_MAC_KEY = "unknown_mac_key"
     BAD_MAC = "bad_mac"
+    NO_SIGNATURE = "no_signature"
+    UNKNOWN_DECISION_KEY = "unknown_decision_key"
+    BAD_SIGNATURE = "bad_signature"
+    WRONG_SIGNER = "wrong_signer"
 
 
 class ContractError(Exception):

@@ -14,6 +14,9 @@ SOURCE: Final = "dalsegno-source"
 MAC: Final = "dalsegno-mac"
 """ASCII key id, a colon, and 32 raw bytes. On control kinds of the events topic."""
 
+SIGNATURE: Final = "dalsegno-signature"
+"""ASCII key id, a colon, and 64 raw bytes: Ed25519. On decisions, beside the MAC."""
+
 DEAD_LETTER: Final = "dalsegno-dead-letter"
 """An encoded `DeadLetter`. On dead letters, beside the original headers."""
 

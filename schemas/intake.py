@@ -2,10 +2,10 @@
 
 The checks, in order; the first that fails names the refusal:
 
-1. frame, schema, body, size (`dalsegno.schemas.codec`)
+1. frame, schema, body, size (`dalsegno.schemas.codec`); a schema id of a registry only as listed
 2. the schema is in force by the policy
 3. the kind belongs on the events topic
-4. control kinds: a MAC that verifies
+4. control kinds: a MAC that verifies; decisions also the signature of who decided
 5. the record is in the partition of its run, or in the one that its body names
 6. the key is the run id
 """
@@ -17,12 +17,22 @@ from dataclasses import dataclass
 from typing import Final
 
 from dalsegno.schemas import codec, headers
-from dalsegno.schemas.control import ControlEvent, PartitionControl, RunControl
+from dalsegno.schemas.confluent import MAGIC, Ids
+from dalsegno.schemas.control import (
+    ControlEvent,
+    DecisionKey,
+    DecisionMade,
+    PartitionControl,
+    RegistryId,
+    RunControl,
+)
 from dalsegno.schemas.errors import DecodeError, Fault, SchemaMissing
 from dalsegno.schemas.events import RunEvent
+from dalsegno.schemas.kinds import KINDS
 from dalsegno.schemas.mac import Keyring
 from dalsegno.schemas.partitioner import partition_for
 from dalsegno.schemas.registry import registry
+from dalsegno.schemas.signing import Verify, check_decision
 
 Headers = Iterable[tuple[str, bytes | None]]
 _FINGERPRINT: Final = slice(len(codec.MARKER), codec.HEAD_BYTES)
@@ -41,12 +51,17 @@ class Refusal:
 class Intake:
     """Reads records of one events topic."""
 
-    def __init__(self, topic: str, partition_count: int, keyring: Keyring) -> None:
+    def __init__(
+        self, topic: str, partition_count: int, keyring: Keyring, verify: Verify | None = None
+    ) -> None:
+        """`verify` checks Ed25519 signatures of decisions; without it their partition stops."""
         self._topic = topic
+        self._verify_signature = verify
         self._count = partition_count
         self._keyring = keyring
         self._schemas: tuple[bytes, ...] = ()
         self._in_force: frozenset[bytes] = frozenset()
+        self._ids = Ids(())
 
     def read(
         self,
@@ -57,14 +72,22 @@ class Intake:
         *,
         schemas: tuple[bytes, ...] = (),
         mac_keys: tuple[str, ...] = (),
+        registry_ids: tuple[RegistryId, ...] = (),
+        decision_keys: tuple[DecisionKey, ...] = (),
     ) -> RunEvent | ControlEvent | Refusal:
         """The event, or why it is none. `schemas`, `mac_keys`: the policy's lists, empty for all
-        known.
+        known. `registry_ids`: the ids of the Confluent wire format that it lists; empty: not read.
+        `decision_keys`: those who may decide by the policy.
 
         Raises `KeyMissing` or `SchemaMissing` when the policy lists what this process lacks: the
         partition stops at this record.
         """
         value = value or b""
+        if registry_ids and value.startswith(MAGIC):
+            try:
+                value = self._from_confluent(value, schemas, registry_ids)
+            except DecodeError as error:
+                return Refusal(error.fault, str(error))
         run_id = ""
         try:
             if schemas:
@@ -77,9 +100,35 @@ class Intake:
             if isinstance(event, RunControl):
                 run_id = event.run_id
             self._control(partition, key, value, found=headers, event=event, mac_keys=mac_keys)
+            if isinstance(event, DecisionMade):
+                signature = _only(headers)
+                check_decision(
+                    event,
+                    self._topic,
+                    value,
+                    signature,
+                    keys=decision_keys,
+                    verify=self._verify_signature,
+                )
         except DecodeError as error:
             return Refusal(error.fault, str(error), run_id, codec.kind_of(value))
         return event  # type: ignore[return-value]  # _control refuses every other class
+
+    def _from_confluent(
+        self, value: bytes, schemas: tuple[bytes, ...], registry_ids: tuple[RegistryId, ...]
+    ) -> bytes:
+        """The run event in single-object encoding, under the fingerprint that its id stands for."""
+        if registry_ids is not self._ids.listed:
+            self._ids = Ids(registry_ids)
+        whole = self._ids.single_object(value)
+        kind = codec.kind_of(whole)
+        if not kind and not schemas:
+            raise SchemaMissing(whole[_FINGERPRINT])
+        if kind and not issubclass(KINDS[kind], RunEvent):
+            raise DecodeError(
+                Fault.NOT_AN_EVENT, f"{kind} is no run event: it comes in single-object encoding"
+            )
+        return whole
 
     def _control(
         self,
@@ -134,3 +183,9 @@ class Intake:
             )
         if fingerprint not in registry().by_fingerprint:
             raise SchemaMissing(fingerprint)
+
+
+def _only(found: Headers) -> bytes | None:
+    """The signature, where there is exactly one."""
+    signatures = [value for name, value in found if name == headers.SIGNATURE]
+    return signatures[0] if len(signatures) == 1 else None

@@ -15,7 +15,9 @@ from dalsegno.schemas.control import (
     RecoveryReleased,
     RulesChanged,
 )
+from dalsegno.schemas.signing import PUBLIC_KEY_BYTES, key_id_fault
 from dalsegno.streams.core.moment import APPLIED, Moment, Ruling, duplicate, refused
+from dalsegno.streams.core.names import ID_CHARS_MAX
 
 # Rules of the fold that this code knows.
 RULES_KNOWN: Final = (1,)
@@ -108,4 +110,20 @@ def policy_fault(policy: Policy) -> str:
             return f"{name}: {value}"
     if policy.redispatch_max_ms < policy.redispatch_initial_ms:
         return "redispatch_max_ms is below redispatch_initial_ms"
+    return ""
+    if fault := _keys_fault(policy):
+        return fault
+
+
+def _keys_fault(policy: Policy) -> str:
+    ids = [key.key_id for key in policy.decision_keys]
+    if len(set(ids)) != len(ids):
+        return "decision_keys: two have one id"
+    for key in policy.decision_keys:
+        if fault := key_id_fault(key.key_id):
+            return f"decision_keys: {key.key_id[:80]!a}: {fault}"
+        if len(key.public_key) != PUBLIC_KEY_BYTES:
+            return f"decision_keys: {key.key_id!a} has {len(key.public_key)} bytes, no Ed25519 key"
+        if not 0 < len(key.holder) <= ID_CHARS_MAX:
+            return f"decision_keys: {key.key_id!a} has a holder of {len(key.holder)} characters"
     return ""

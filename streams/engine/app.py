@@ -32,6 +32,7 @@ from dalsegno.streams.engine.ownership import Ownership
 from dalsegno.streams.engine.producers import IdempotentProducer, ProducerPool
 from dalsegno.streams.engine.settings import EngineSettings
 from dalsegno.streams.engine.start import ready_topics, wait_for_broker
+from dalsegno.streams.engine.signatures import verify_ed25519
 from dalsegno.streams.engine.stopping import StopSignals
 from dalsegno.streams.engine.transport import install
 from dalsegno.streams.engine.web import EngineWeb
@@ -134,7 +135,9 @@ class Engine:
             settings=settings,
             layout=layout,
             folds=self._folds,
-            intake=Intake(settings.topics.events, layout.partitions, settings.keyring),
+            intake=Intake(
+                settings.topics.events, layout.partitions, settings.keyring, verify_ed25519
+            ),
             pool=pool,
             control=control,
             metrics=self._metrics,

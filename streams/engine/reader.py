@@ -82,6 +82,8 @@ class EventReader:
                 headers,
                 schemas=policy.schemas,
                 mac_keys=policy.mac_keys,
+                registry_ids=policy.registry_ids,
+                decision_keys=policy.decision_keys,
             )
         except (KeyMissing, SchemaMissing) as error:
             reason = "key_missing" if isinstance(error, KeyMissing) else "schema_missing"

@@ -18,6 +18,7 @@ from dalsegno.streams.engine.logread import LogReader
 from dalsegno.streams.engine.reader import EventReader
 from dalsegno.streams.engine.restore import CLAIM_KEY
 from dalsegno.streams.engine.settings import EngineSettings
+from dalsegno.streams.engine.signatures import verify_ed25519
 
 
 class RawEvent(NamedTuple):
@@ -54,7 +55,9 @@ class Verifier:
     def __init__(self, settings: EngineSettings, folds: FoldFactory, partitions: int) -> None:
         self._settings = settings
         self._folds = folds
-        self._intake = Intake(settings.topics.events, partitions, settings.keyring)
+        self._intake = Intake(
+            settings.topics.events, partitions, settings.keyring, verify_ed25519
+        )
         self._reader = LogReader(settings)
 
     def verify(self, partition: int) -> PartitionReport:

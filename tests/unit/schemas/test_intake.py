@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tests.contract import records
 
 from dalsegno.schemas import codec, headers, kinds
-from dalsegno.schemas.control import ClockTick, DecisionMade, DecisionType
+from dalsegno.schemas.control import ClockTick, ErasureRequested
 from dalsegno.schemas.errors import KeyMissing, SchemaMissing
 from dalsegno.schemas.events import RunEvent, StepReleased
 from dalsegno.schemas.intake import Intake, Refusal
@@ -92,15 +92,12 @@ def test_control_kinds_need_a_mac_that_fits() -> None:
 
 def test_a_control_kind_goes_where_its_body_says() -> None:
     assert reason(4, b"3", TICK, signed(TICK, 4)) == "wrong_partition"
-    decision = codec.encode(
-        DecisionMade(
-            run_id="run-1", decision_id="d", escalation_id="e", decision=DecisionType.RETRY,
-            decided_by="ann", reason="",
-        )
-    )  # fmt: skip
-    assert INTAKE.read(RIGHT, b"run-1", decision, signed(decision, RIGHT)) == codec.decode(decision)
-    assert reason(1, b"run-1", decision, signed(decision, 1)) == "wrong_partition"
-    assert reason(RIGHT, b"x", decision, signed(decision, RIGHT)) == "wrong_key"
+    erasure = codec.encode(
+        ErasureRequested(run_id="run-1", erasure_id="e", requested_by="ann", reason="")
+    )
+    assert INTAKE.read(RIGHT, b"run-1", erasure, signed(erasure, RIGHT)) == codec.decode(erasure)
+    assert reason(1, b"run-1", erasure, signed(erasure, 1)) == "wrong_partition"
+    assert reason(RIGHT, b"x", erasure, signed(erasure, RIGHT)) == "wrong_key"
 
 
 def test_what_the_policy_lists_and_the_process_lacks_stops_the_partition() -> None:
