@@ -14,6 +14,8 @@ from dalsegno.streams.client.finding import Finding, Severity
 if TYPE_CHECKING:
     from dalsegno.streams.client.step import Step
 
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
 
 def clean_up(plan: Plan, steps: Sequence[Step]) -> Iterator[Finding]:
     """Clean-up reaches every way out: what has effects can be taken back, each by one step of its
@@ -27,7 +29,7 @@ def clean_up(plan: Plan, steps: Sequence[Step]) -> Iterator[Finding]:
             calls = list(effect_calls(sources[step.name]))
             yield from _undos(step, calls, roles, owners)
             if plan.on_failure is OnFailure.COMPENSATE:
-                yield from _way_back(step, calls, has_body=sources[step.name].function is not None)
+                yield from _way_back(step, calls, quiet=_acts_by_itself(sources[step.name]))
     for step in plan.steps:
         if step.role is StepRole.COMPENSATION and step.name not in owners:
             yield Finding(
@@ -61,7 +63,7 @@ def _undos(
                 )
 
 
-def _way_back(step: StepPlan, calls: Sequence[ast.Call], *, has_body: bool) -> Iterator[Finding]:
+def _way_back(step: StepPlan, calls: Sequence[ast.Call], *, quiet: bool) -> Iterator[Finding]:
     loose = [call for call in calls if not any(k.arg == "undo" for k in call.keywords)]
     if loose and not step.compensate:
         yield Finding(
@@ -70,7 +72,7 @@ def _way_back(step: StepPlan, calls: Sequence[ast.Call], *, has_body: bool) -> I
             step.name,
             "has effects and no compensation, and the flow compensates on failure",
         )
-    if step.compensate and has_body and not calls:
+    if step.compensate and quiet:
         yield Finding(
             Severity.WARNING,
             "act_not_declared",
@@ -115,13 +117,39 @@ def _texts(call: ast.Call, keyword: str) -> Iterator[str]:
             yield name
 
 
+def _text_of(step: Step) -> ast.Module | None:
+    """The body's text, where it can be had."""
+    if step.function is None:
+        return None
+    try:
+        return ast.parse(textwrap.dedent(inspect.getsource(step.function)))
+    except (OSError, TypeError, SyntaxError):
+        return None
+
+
+def _acts_by_itself(step: Step) -> bool:
+    """Whether a body has no effect, and gives its context to nobody who could have one."""
+    tree = _text_of(step)
+    if tree is None or any(effect_calls(step)):
+        return False
+    names = {
+        argument.arg
+        for node in ast.walk(tree)
+        if isinstance(node, _FUNCTIONS)
+        for argument in node.args.args
+    }
+    return not any(
+        isinstance(value, ast.Name) and value.id in names
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        for value in (*node.args, *(keyword.value for keyword in node.keywords))
+    )
+
+
 def effect_calls(step: Step) -> Iterator[ast.Call]:
     """Calls of `<context>.effect(...)` in the body's text; none where the text cannot be had."""
-    if step.function is None:
-        return
-    try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(step.function)))
-    except (OSError, TypeError, SyntaxError):
+    tree = _text_of(step)
+    if tree is None:
         return
     for node in ast.walk(tree):
         if (

@@ -262,6 +262,18 @@ def test_a_step_that_can_be_taken_back_declares_what_it_does() -> None:
 
     assert codes(flow) == ["act_not_declared"]
 
+    passed_on = Flow("f", on_failure="compensate")
+
+    @passed_on.step(reads=[], writes=[], compensate="undo")
+    async def charge_elsewhere(ctx: Context) -> Outputs:
+        return dict(ctx)
+
+    @passed_on.compensation(reads=[], writes=[])
+    async def undo(ctx: Context) -> Outputs:
+        return None
+
+    assert codes(passed_on) == [], "whoever gets the context may have the effect"
+
 
 def test_two_steps_with_one_compensation_are_an_error() -> None:
     flow = Flow("f")
