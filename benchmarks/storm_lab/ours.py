@@ -115,15 +115,18 @@ class Side:
         self._world = world
         self._number = number
         self._holds = Holds()
-        self._points = Points(lambda name: self._holds.waiting(POINT + name))
-        self._policy = Policy()
+        self.policy = Policy()
+        self._points = Points(self, lambda name: self._holds.waiting(POINT + name))
         self._retry = RetryPolicy(max_infra_attempts=1_000)
         self._failures: dict[str, int] = {}
         self._offset = 0
         for _ in range(_BEFORE):
-            self._points.succeeded(
-                _DEPENDS, span_ms=int(SERVICE_S * 1_000), offset=0, policy=self._policy, now_ms=0
-            )
+            self._points.succeeded(_DEPENDS, span_ms=int(SERVICE_S * 1_000), offset=0)
+
+    @property
+    def log_ms(self) -> int:
+        """Log time of the partition."""
+        return self._world.log_ms
 
     def ready(self, run: str) -> Callable[[], None]:
         """The step of a run may go by its plan."""
@@ -132,7 +135,7 @@ class Side:
             if self._points.blocked(_DEPENDS):
                 standing = Standing(self._world.log_ms, 1_000, 1_000)
                 self._holds.put(_LINE, run, 0, Repair(_LINE, 1_000, 1_000), standing)
-                self._points.demand(NAME, self._policy, self._world.log_ms)
+                self._points.demand(NAME)
             else:
                 self._give_out(run)
             self._say()
@@ -140,9 +143,9 @@ class Side:
         return go
 
     def _give_out(self, run: str) -> None:
-        self._points.take(_DEPENDS)
-        self._points.took_off((run, 0), _DEPENDS)
         offset = self._offset
+        self._points.take(_DEPENDS)
+        self._points.took_off((run, 0), _DEPENDS, offset)
         world = self._world
 
         def ended(*, good: bool, span_s: float) -> None:
@@ -153,19 +156,13 @@ class Side:
     def _reported(self, run: str, offset: int, *, good: bool, span_s: float) -> None:
         world, points = self._world, self._points
         self._offset += 1
-        now_ms = world.log_ms
-        points.landed((run, 0), self._policy, now_ms)
+        points.landed((run, 0))
         if good:
             span_ms = int(span_s * 1_000)
-            points.succeeded(
-                _DEPENDS, span_ms=span_ms, offset=offset, policy=self._policy, now_ms=now_ms
-            )
+            points.succeeded(_DEPENDS, span_ms=span_ms, offset=offset)
             world.done += 1
         else:
-            points.failed(
-                _DEPENDS, "", "down", retry_after_ms=0, offset=offset, policy=self._policy,
-                now_ms=now_ms,
-            )  # fmt: skip
+            points.failed(_DEPENDS, "", "down", retry_after_ms=0, offset=offset)
             failures = self._failures[run] = self._failures.get(run, 0) + 1
             wait_ms = delay_ms(self._retry, run, "validate", failures, failures)
             world.clock.after(wait_ms / 1_000, self.ready(run))
@@ -176,13 +173,10 @@ class Side:
 
         def read() -> None:
             self._offset += 1
-            now_ms = self._world.log_ms
             if isinstance(order, QuotaGranted):
-                if self._points.granted(order, now_ms):
+                if self._points.granted(order):
                     self._serve()
-            elif self._points.changed(
-                order, offset=self._offset, policy=self._policy, now_ms=now_ms
-            ):
+            elif self._points.changed(order, self._offset):
                 self._serve()
             self._say()
 
@@ -194,7 +188,7 @@ class Side:
             found = self._holds.take(_LINE, now_ms)
             assert found is not None
             self._give_out(found[0])
-        self._points.spent(NAME, self._policy, now_ms)
+        self._points.spent(NAME)
 
     def tick(self) -> None:
         """The engine looks whether a tick is due."""
@@ -205,11 +199,7 @@ class Side:
         now_ms = self._world.log_ms
         if self._points.due_ms > now_ms:
             return
-        for index, view in enumerate(self._points.due(now_ms)):
+        for index, view in enumerate(self._points.due()):
             self._world.reports += 1
             self._offset += 1
-            self._world.append(
-                self._points.report(
-                    view, self._number, offset=self._offset, index=index, now_ms=now_ms
-                )
-            )
+            self._world.append(self._points.report(view, self._number, self._offset, index))

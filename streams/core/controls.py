@@ -19,6 +19,14 @@ from dalsegno.schemas.signing import PUBLIC_KEY_BYTES, key_id_fault
 from dalsegno.streams.core.moment import APPLIED, Moment, Ruling, duplicate, refused
 from dalsegno.streams.core.names import ID_CHARS_MAX
 
+# Numbered here, and applied by the partition.
+_ELSEWHERE: Final = (
+    ClockTick,
+    FaultPointChanged,
+    QuotaGranted,
+    RecoveryFrozen,
+    RecoveryReleased,
+)
 # Rules of the fold that this code knows.
 RULES_KNOWN: Final = (1,)
 
@@ -61,7 +69,7 @@ class Controls:
                     f" this code knows {self._known}: start a newer one"
                 )
             self.rules = event.rules_version
-        elif not isinstance(event, ClockTick | RecoveryFrozen | RecoveryReleased):
+        elif not isinstance(event, _ELSEWHERE):
             return refused(
                 "not_supported_yet", f"{type(event).__name__} comes with a later release"
             )
@@ -108,11 +116,11 @@ def policy_fault(policy: Policy) -> str:
         most = _LARGEST_OF.get(name, _LARGEST)
         if isinstance(value, int) and not int(name in _POSITIVE) <= value <= most:
             return f"{name}: {value}"
+    if fault := _keys_fault(policy):
+        return fault
     if policy.redispatch_max_ms < policy.redispatch_initial_ms:
         return "redispatch_max_ms is below redispatch_initial_ms"
     return ""
-    if fault := _keys_fault(policy):
-        return fault
 
 
 def _keys_fault(policy: Policy) -> str:

@@ -13,6 +13,7 @@ from dalsegno.streams.core.context_errors import MissingFields
 from dalsegno.streams.core.draft import Draft
 from dalsegno.streams.core.effects import recovery_key
 from dalsegno.streams.core.escalating import ask, ask_for_fields
+from dalsegno.streams.core.faultpoint.attempts import take_permits
 from dalsegno.streams.core.people.approvals import approved, ask_approval
 from dalsegno.streams.core.people.granting import granted
 from dalsegno.streams.core.recovery.barriers import barrier
@@ -161,7 +162,11 @@ def _take_off(
     head, now, run, step = draft.head, draft.now, draft.run, draft.steps[place]
     policy = now.policy
     log_ms = now.clock.log_ms
-    start_by = log_ms + policy.start_limit_ms
+    start_limit_ms = policy.start_limit_ms
+    if now.points.holding and step.depends_on:
+        # No permit outlives its lease unused.
+        start_limit_ms = min(start_limit_ms, take_permits(draft, place) - log_ms)
+    start_by = log_ms + start_limit_ms
     if row.epoch:
         head.redone += 1
     row.epoch += 1
@@ -202,7 +207,7 @@ def _take_off(
     offset, index, count = now.outbox.put("queue." + queue, action)
     row.flight = Flight(log_ms, start_by, offset, index, count)
     draft.move(place, row, DISPATCHED)
-    row.due_ms = now.live_from_now(policy.start_limit_ms)
+    row.due_ms = now.live_from_now(start_limit_ms)
     row.live = True
 
 

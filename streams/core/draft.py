@@ -9,6 +9,7 @@ from dalsegno.schemas.outputs import StepChange, StepState
 from dalsegno.schemas.plan import StepPlan
 from dalsegno.streams.core.context import ContextChange
 from dalsegno.streams.core.context_view import View
+from dalsegno.streams.core.faultpoint.findings import Finding
 from dalsegno.streams.core.moment import Moment
 from dalsegno.streams.core.rows import StepRow, engine_gives
 from dalsegno.streams.core.runstate import (
@@ -32,7 +33,9 @@ class Draft:
     """Copies of what a unit touches: the header, rows, effects, saves, one context change.
 
     `ready` collects steps that became ready in this unit, `held` those that were held, or are now.
-    `passes`: the line whose turn it is. `took`: the step that completed, and its milliseconds.
+    `passes`: the line whose turn it is. `permits`: those of fault points that it has spent.
+    `findings`: what it says about dependencies. `took`: the step that completed, and how long it
+    took, milliseconds.
     """
 
     __slots__ = (
@@ -41,10 +44,12 @@ class Draft:
         "effect",
         "entry",
         "facts",
+        "findings",
         "head",
         "held",
         "now",
         "passes",
+        "permits",
         "plan",
         "ready",
         "reason",
@@ -70,6 +75,8 @@ class Draft:
         self.ready: list[int] = []
         self.held: list[int] = []
         self.passes = ""
+        self.permits: tuple[tuple[str, int], ...] = ()
+        self.findings: tuple[Finding, ...] = ()
         self.took: tuple[str, int] | None = None
         self.change: ContextChange | None = None
         self.effect: tuple[int, int, Effect] | None = None
@@ -194,6 +201,8 @@ class Draft:
         """Drops the copies; the open change of the context is taken back."""
         if self.change is not None and not self.change.closed:
             self.change.discard()
+        if self.permits:
+            self.now.points.give_back(self.permits)
 
     def _park(self, place: int) -> None:
         if engine_gives(self.steps[place], self.rows[place]):

@@ -7,8 +7,10 @@ import msgspec
 from dalsegno.schemas.control import Policy
 from dalsegno.schemas.outputs import Outcome
 from dalsegno.streams.core.clock import Clock
+from dalsegno.streams.core.faultpoint.points import Points
 from dalsegno.streams.core.outbox import Outbox
 from dalsegno.streams.core.plan_store import PlanStore
+from dalsegno.streams.core.recovery.holding import POINT
 from dalsegno.streams.core.recovery.state import Recovery
 
 
@@ -27,6 +29,7 @@ class Moment:
         "outbox",
         "partition",
         "plans",
+        "points",
         "policy",
         "policy_number",
         "recovery",
@@ -41,6 +44,7 @@ class Moment:
         self.outbox = Outbox()
         self.plans = PlanStore()
         self.recovery = Recovery()
+        self.points = Points(self, self._held_by)
         self.offset = 0
         self.at_ms = 0
         self.flying = 0
@@ -50,6 +54,9 @@ class Moment:
     def log_ms(self) -> int:
         """Log time."""
         return self.clock.log_ms
+
+    def _held_by(self, point: str) -> int:
+        return self.recovery.holds.waiting(POINT + point)
 
     def live_from_now(self, delay_ms: int) -> int:
         """A live deadline: the first attempt after a time without any starts the clock afresh."""

@@ -22,8 +22,6 @@ from dalsegno.schemas.control import (
     ClockTick,
     PartitionControl,
     Policy,
-    RecoveryFrozen,
-    RecoveryReleased,
     RunControl,
 )
 from dalsegno.schemas.events import RunEvent
@@ -32,9 +30,12 @@ from dalsegno.streams.core.actions import Output
 from dalsegno.streams.core.arrivals import Arrivals
 from dalsegno.streams.core.attempt import Attempt
 from dalsegno.streams.core.controls import RULES_KNOWN, Controls
+from dalsegno.streams.core.faultpoint.points import PointsPart
 from dalsegno.streams.core.moment import Moment, Ruling
 from dalsegno.streams.core.query import RunView, view_run, view_stub
+from dalsegno.streams.core.quotas import Quotas
 from dalsegno.streams.core.record import Record, Unreadable
+from dalsegno.streams.core.recovery.preview import Previews
 from dalsegno.streams.core.recovery.state import RecoveryPart
 from dalsegno.streams.core.releasing import Releasing
 from dalsegno.streams.core.runs import Runs
@@ -66,6 +67,7 @@ class PartitionPart(msgspec.Struct, array_like=True, kw_only=True):
     outputs: list[tuple[str, int]]
     numbers: list[tuple[str, int]]
     recovery: RecoveryPart | None = None
+    points: PointsPart | None = None
 
 
 _own_part = msgspec.msgpack.Decoder(PartitionPart)
@@ -91,12 +93,13 @@ class Partition:
         self.number = number
         self.position = 0
         self._now = Moment(number, Policy(mac_keys=mac_keys))
-        self._runs = Runs(self._now.plans, self._now.recovery)
+        self._runs = Runs(self._now.plans, self._now.recovery, self._now.points)
         self._controls = Controls(self._now, rules_known)
         units = Units(self._now, self._runs)
         self._arrivals = Arrivals(self._now, self._runs, units, topic)
         self._units = units
         self._releasing = Releasing(self._now, self._runs, units)
+        self._quotas = Quotas(self._now, self._runs, self._releasing)
 
     def apply(self, record: Record) -> list[Output]:
         """Applies the record at `position` and returns its outputs.
@@ -131,16 +134,14 @@ class Partition:
         if recovery.holds or recovery.freezes:
             now.offset, now.at_ms = record.offset, record.at_ms
             self._releasing.pump()
+        if clock.log_ms >= now.points.due_ms:
+            self._quotas.report()
         self.position = record.offset + 1
         return now.outbox.take()
 
     def _controlled(self, event: PartitionControl) -> Ruling:
         ruling = self._controls.apply(event)
-        if ruling.outcome is Outcome.APPLIED and isinstance(
-            event, RecoveryFrozen | RecoveryReleased
-        ):
-            return self._releasing.control(event)
-        return ruling
+        return self._quotas.after(event) if ruling.outcome is Outcome.APPLIED else ruling
 
     def _fire(self) -> None:
         """Fires all deadlines that have passed. Each unit moves its deadline on, so this ends."""
@@ -200,6 +201,7 @@ class Partition:
         if recovery.holds or recovery.freezes:
             width_max = self._now.policy.recovery_width_max
             due = min(due, recovery.next_ms(self._now.log_ms, width_max))
+        due = min(due, self._now.points.due_ms)
         return None if due >= NEVER else due
 
     @property
@@ -257,6 +259,11 @@ class Partition:
             return held.head.state is None and not held.head.refusal
         return held is not None
 
+    @property
+    def previews(self) -> Previews:
+        """Recovery plans of runs, and what waits to be brought back."""
+        return Previews(self._now, self._runs, self._controls.numbers)
+
     def run_ids(self) -> Iterator[str]:
         """Ids of all runs and stubs, in the order in which they came."""
         return self._runs.ids()
@@ -310,6 +317,7 @@ class Partition:
                 outputs=sorted(self._now.outbox.counts.items()),
                 numbers=sorted(self._controls.numbers.items()),
                 recovery=self._now.recovery.pack(),
+                points=self._now.points.part(),
             )
         )
 
@@ -373,6 +381,8 @@ class Partition:
         self._arrivals.waiting = own.waiting
         if own.recovery is not None:
             now.recovery.load(own.recovery)
+        if own.points is not None:
+            now.points.load(own.points)
 
     def _load_recovery(self, estimates: list[tuple[str, bytes]]) -> None:
         try:
@@ -380,3 +390,4 @@ class Partition:
         except msgspec.MsgspecError as error:
             raise StateCorrupt(f"partition {self.number}: an estimate: {error}") from error
         self._runs.load_held()
+        self._quotas.load()

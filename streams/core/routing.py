@@ -11,6 +11,7 @@ from dalsegno.schemas.plan import RecoverPolicy, StepRole
 from dalsegno.streams.core.attempts import close, dismiss, judge, observe
 from dalsegno.streams.core.draft import Draft
 from dalsegno.streams.core.escalating import Failure, ask, ask_for_fields, close_gate, notice
+from dalsegno.streams.core.faultpoint.attempts import blame
 from dalsegno.streams.core.flags import raise_flags
 from dalsegno.streams.core.moment import APPLIED, Ruling
 from dalsegno.streams.core.recovery.limits import count_recovery, told
@@ -44,6 +45,15 @@ def step_failed(draft: Draft, event: StepFailed) -> Ruling:
         advice=event.advice,
         dependency=event.dependency,
     )
+    if event.failure_type is FailureType.DEPENDENCY:
+        blame(
+            draft,
+            place,
+            row.flight,
+            event.error_class,
+            dependency=event.dependency,
+            retry_after_ms=event.retry_after_ms or 0,
+        )
     close(row, StepInput.FAILED)
     route(draft, place, row, failure, event.retry_after_ms)
     return APPLIED
@@ -127,6 +137,9 @@ def infra_fault(draft: Draft, place: int, row: StepRow, by: str, detail: str) ->
         _stalled(draft, place, row, by, detail)
         return
     dismiss(draft, step.name, row, by)
+    if by == StepInput.TIMEOUT and step.depends_on:
+        # A dependency that hangs looks like this.
+        blame(draft, place, row.flight, "timeout")
     close(row, by)
     row.infra += 1
     hurt(draft, place, row)

@@ -10,6 +10,8 @@ from dalsegno.streams.core import tags
 from dalsegno.streams.core.attempt import Attempt
 from dalsegno.streams.core.deadlines import refresh
 from dalsegno.streams.core.draft import Draft
+from dalsegno.streams.core.faultpoint.attempts import all_landed, follow
+from dalsegno.streams.core.faultpoint.points import Points
 from dalsegno.streams.core.plan_store import PlanStore
 from dalsegno.streams.core.recovery.adopting import before_adoption, count_pace, put_in_lines
 from dalsegno.streams.core.recovery.state import Recovery
@@ -60,9 +62,10 @@ class Runs:
     `open` counts runs that have not ended.
     """
 
-    def __init__(self, plans: PlanStore, recovery: Recovery) -> None:
+    def __init__(self, plans: PlanStore, recovery: Recovery, points: Points) -> None:
         self._plans = plans
         self._recovery = recovery
+        self._points = points
         self._to_hold: list[str] = []
         self._held: dict[str, Held | Cold] = {}
         self._dirty: dict[str, set[int]] = {}
@@ -145,6 +148,8 @@ class Runs:
         """No attempt of the run is followed any more: it has ended, or was put aside."""
         if self._recovery.holds:
             self._recovery.holds.drop(run.id)
+        if self._points.views:
+            all_landed(self._points, run)
         steps = run.entry.steps
         for place, row in enumerate(run.rows):
             if row.flight is not None:
@@ -197,6 +202,8 @@ class Runs:
             marks = self._dirty[run_id] = set()
         if draft.held or draft.took is not None or draft.head.damage is not before.damage:
             before_adoption(self._recovery, draft)
+        if draft.findings or self._points.views:
+            follow(self._points, draft)
         draft.adopt(marks, self._flights)
         if draft.change is not None:
             marks.add(tags.ALL_CONTEXT)
@@ -221,6 +228,10 @@ class Runs:
             # The most frequent case; of a run that nobody follows the tally does not change.
             return head.tally[FLYING] - before.tally[FLYING]
         return aloft(head) - aloft(before)
+
+    def flying(self) -> list[str]:
+        """After a restore: the runs that have attempts in flight."""
+        return [run_id for run_id, step in self._flights if not step]
 
     def load_held(self) -> None:
         """After a restore: the lines are what the rows of its runs say."""

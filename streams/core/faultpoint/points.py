@@ -7,8 +7,8 @@ moment, so that no step ever waits while it has what another needs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Protocol
 
 import msgspec
 
@@ -17,10 +17,10 @@ from dalsegno.schemas.outputs import FaultReport
 from dalsegno.streams.core.faultpoint.declared import SEPARATOR, dependency_of
 from dalsegno.streams.core.faultpoint.view import SPANS_MAX, WATCH_MS, Span, View
 from dalsegno.streams.core.names import NAME_CHARS_MAX, name_fault
-from dalsegno.streams.core.runstate import NEVER
 
 # Beyond this many, what fails next is not reported: the names come from plans and from reports.
 VIEWS_MAX: Final = 1_024
+NEVER: Final = 1 << 62
 Permits = tuple[tuple[str, int], ...]
 """Permits taken: (fault point, when the permit lapses)."""
 
@@ -32,6 +32,16 @@ class PointsPart(msgspec.Struct, array_like=True, kw_only=True, gc=False):
     spans: list[tuple[str, Span]] = []
 
 
+class Around(Protocol):
+    """What is known beside the fault points: the policy in force and log time."""
+
+    policy: Policy
+
+    @property
+    def log_ms(self) -> int:
+        """Log time of the events."""
+
+
 class Points:
     """All fault points that a partition knows. Not thread-safe.
 
@@ -41,6 +51,7 @@ class Points:
     """
 
     __slots__ = (
+        "_around",
         "_by_class",
         "_policy",
         "_running",
@@ -51,7 +62,8 @@ class Points:
         "waiting",
     )
 
-    def __init__(self, waiting: Callable[[str], int]) -> None:
+    def __init__(self, around: Around, waiting: Callable[[str], int]) -> None:
+        self._around = around
         self.views: dict[str, View] = {}
         self.holding: dict[str, list[View]] = {}
         self.spans: dict[str, Span] = {}
@@ -87,17 +99,20 @@ class Points:
         for name, lapses_ms in permits:
             self.views[name].give_back(lapses_ms)
 
-    def took_off(self, key: tuple[str, int], depends_on: Iterable[str]) -> None:
-        """An attempt is out, with a permit of each fault point that holds."""
+    def took_off(self, key: tuple[str, int], depends_on: Iterable[str], offset: int) -> None:
+        """An attempt is out that was given out at an offset of the log, with a permit of each fault
+        point that held then.
+        """
         for view in self.in_the_way(depends_on):
-            self._running.setdefault(view.name, {})[key] = None
+            if offset > view.since:
+                self._running.setdefault(view.name, {})[key] = None
 
-    def landed(self, key: tuple[str, int], policy: Policy, now_ms: int) -> None:
+    def landed(self, key: tuple[str, int]) -> None:
         """An attempt is no longer out, however it ended."""
         for name, out in self._running.items():
             if key in out:
                 del out[key]
-                self._news(self.views[name], policy, now_ms, outcome=False)
+                self._news(self.views[name], outcome=False)
 
     def counts(self, view: View, offset: int) -> bool:
         """Whether an attempt that was given out at an offset of the log says anything about a fault
@@ -105,11 +120,9 @@ class Points:
         """
         return not view.holds or offset > view.since
 
-    def succeeded(
-        self, depends_on: Iterable[str], *, span_ms: int, offset: int, policy: Policy, now_ms: int
-    ) -> None:
+    def succeeded(self, depends_on: Sequence[str], *, span_ms: int, offset: int) -> None:
         """An attempt went well. In good times only its span is kept."""
-        views = self.views
+        views, now_ms = self.views, self._around.log_ms
         for name in depends_on:
             if name not in self.holding:
                 span = self.spans.get(name)
@@ -124,7 +137,7 @@ class Points:
             if dependency_of(view.name) in depends_on and self.counts(view, offset):
                 if view.holds or now_ms - view.failed_ms < WATCH_MS:
                     view.succeeded(span_ms)
-                    self._news(view, policy, now_ms, outcome=True)
+                    self._news(view, outcome=True)
                 else:
                     self._forget(view)
 
@@ -136,18 +149,17 @@ class Points:
         *,
         retry_after_ms: int,
         offset: int,
-        policy: Policy,
-        now_ms: int,
     ) -> None:
         """An attempt failed by the dependency that it names, else by all that it depends on."""
         for name in (dependency,) if dependency else depends_on:
-            view = self._view(self.point_of(name, error_class, policy))
+            view = self._view(self.point_of(name, error_class))
             if view is not None and self.counts(view, offset):
-                view.failed(error_class[:NAME_CHARS_MAX], retry_after_ms, now_ms)
-                self._news(view, policy, now_ms, outcome=True)
+                view.failed(error_class[:NAME_CHARS_MAX], retry_after_ms, self._around.log_ms)
+                self._news(view, outcome=True)
 
-    def point_of(self, dependency: str, error_class: str, policy: Policy) -> str:
+    def point_of(self, dependency: str, error_class: str) -> str:
         """The fault point that a failure is counted against."""
+        policy = self._around.policy
         if policy is not self._policy:
             self._policy = policy
             self._by_class = frozenset(d.name for d in policy.dependencies if d.by_class)
@@ -155,9 +167,7 @@ class Points:
             return f"{dependency}{SEPARATOR}{error_class}"
         return dependency
 
-    def changed(
-        self, event: FaultPointChanged, *, offset: int, policy: Policy, now_ms: int
-    ) -> bool:
+    def changed(self, event: FaultPointChanged, offset: int) -> bool:
         """The actor says where a fault point stands. True when it holds nothing any more: its line
         goes.
         """
@@ -174,18 +184,18 @@ class Points:
             self._forget(view)
             return held
         if opened and self.waiting(view.name):
-            self._news(view, policy, now_ms, outcome=False)
+            self._news(view, outcome=False)
         return False
 
-    def granted(self, event: QuotaGranted, now_ms: int) -> bool:
+    def granted(self, event: QuotaGranted) -> bool:
         """Permits came. False when they are void: too old, or nothing holds."""
         view = self.views.get(event.fault_point)
-        if view is None or not view.granted(event, now_ms):
+        if view is None or not view.granted(event, self._around.log_ms):
             return False
         self._plan(view)
         return True
 
-    def spent(self, name: str, policy: Policy, now_ms: int) -> None:
+    def spent(self, name: str) -> None:
         """The line of a fault point has been served: what is left over goes back at once, unless a
         step in another line may need it.
         """
@@ -197,16 +207,17 @@ class Points:
         )
         if not others:
             view.hand = []
-            self._news(view, policy, now_ms, outcome=True)
+            self._news(view, outcome=True)
 
-    def demand(self, name: str, policy: Policy, now_ms: int) -> None:
+    def demand(self, name: str) -> None:
         """More steps wait for a fault point than the actor knows of."""
         view = self.views.get(name)
         if view is not None:
-            self._news(view, policy, now_ms, outcome=not view.waiting)
+            self._news(view, outcome=not view.waiting)
 
-    def due(self, now_ms: int) -> list[View]:
+    def due(self) -> list[View]:
         """Lets lapse what has lapsed, and returns the points about which a report is to be made."""
+        now_ms = self._around.log_ms
         found: list[View] = []
         for view in list(self.views.values()):
             if view.lapse(now_ms) and not view.due_ms:
@@ -219,9 +230,7 @@ class Points:
             self._reckon()
         return found
 
-    def report(
-        self, view: View, partition: int, *, offset: int, index: int, now_ms: int
-    ) -> FaultReport:
+    def report(self, view: View, partition: int, offset: int, index: int) -> FaultReport:
         """The report about a point; from here on it counts afresh."""
         waiting = self.waiting(view.name)
         running = len(self._running.get(view.name, ()))
@@ -234,7 +243,9 @@ class Points:
             offset=offset,
             index=index,
         )
-        view.reported(now_ms, waiting, alive=view.holds and bool(waiting or running or view.hand))
+        view.reported(
+            self._around.log_ms, waiting, alive=view.holds and bool(waiting or running or view.hand)
+        )
         self._reckon()
         return made
 
@@ -259,8 +270,8 @@ class Points:
         else:
             self.holding.pop(dependency, None)
 
-    def _news(self, view: View, policy: Policy, now_ms: int, *, outcome: bool) -> None:
-        view.news(now_ms, policy.fault_report_ms, outcome=outcome)
+    def _news(self, view: View, *, outcome: bool) -> None:
+        view.news(self._around.log_ms, self._around.policy.fault_report_ms, outcome=outcome)
         self._plan(view)
 
     def _plan(self, view: View) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dalsegno.schemas.plan import StepRole
 from dalsegno.streams.core.draft import Draft
-from dalsegno.streams.core.recovery.holding import PACED
+from dalsegno.streams.core.recovery.holding import PACED, POINT
 from dalsegno.streams.core.rows import StepRow
 
 
@@ -23,6 +23,11 @@ def barrier(draft: Draft, place: int, row: StepRow) -> str:
         passed = draft.passes and (line == draft.passes or recovery.freezes.releases(line))
         if line and not passed:
             return line
+    points = draft.now.points
+    if points.holding and step.depends_on and points.in_the_way(step.depends_on):
+        # Permits are a pace of their own: who has them need not wait for the other one too.
+        point = points.blocked(step.depends_on)
+        return POINT + point if point else ""
     if row.epoch and draft.passes != PACED and not _in_pace(draft):
         return PACED
     return ""
