@@ -20,7 +20,8 @@ class Clock:
 
     def observe(self, at_ms: int) -> None:
         """Moves log time: append times may go back at a change of leader, log time does not."""
-        self.log_ms = max(self.log_ms, at_ms)
+        if at_ms > self.log_ms:  # noqa: PLR1730 - a builtin takes four times as long
+            self.log_ms = at_ms
 
     def tick(self, cap_ms: int) -> None:
         """Moves live time."""

@@ -15,6 +15,7 @@ Parts, by the end of their key:
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from sys import intern
 from typing import Final
 from zlib import crc32
@@ -54,7 +55,7 @@ class Store:
     def names(self) -> list[str]:
         """Names of all fields, sorted."""
         large = self._large or {}
-        return sorted([*large, *(name for page in self._pages for name in page)])
+        return sorted([*large, *chain.from_iterable(self._pages)])
 
     def put(self, name: str, packed: bytes, live: Field | None = None) -> None:
         """Gives the field a new value. `live`: a field that already holds it, decoded."""
@@ -72,23 +73,26 @@ class Store:
         self._mark(b"b" + name.encode())
 
     def _put_small(self, name: str, packed: bytes) -> None:
-        number = self._page_of(name)
-        page = self._pages[number]
+        # Nearly every completed step comes here: calls are written out.
+        pages = self._pages
+        count = len(pages)
+        number = self._page_of(name) if count > 1 else 0
+        page = pages[number]
+        size = len(packed)
         old = page.get(name)
         if old is None:
             name = intern(name)
-            grown = len(packed) + len(name)
-            self.bytes_held += text_bytes(name) + len(packed)
+            grown = size + len(name)
+            self.bytes_held += text_bytes(name) + size
         else:
-            grown = len(packed) - len(old)
+            grown = size - len(old)
             self.bytes_held += grown
         page[name] = packed
-        self._small_bytes += grown
-        self._mark_page(number)
-        self._make_room()
-
-    def _make_room(self) -> None:
-        if self._small_bytes > PAGE_BYTES * len(self._pages) and len(self._pages) < _PAGES_MAX:
+        small = self._small_bytes = self._small_bytes + grown
+        if self._dirty is None:
+            self._dirty = set()
+        self._dirty.add(_ONLY_PAGE if count == 1 else _page_key(count, number))
+        if small > PAGE_BYTES * count and count < _PAGES_MAX:
             self._double()
 
     def remove(self, name: str) -> None:

@@ -44,6 +44,8 @@ class PlanStore:
         self._entries: dict[bytes, PlanEntry] = {}
         self._cold: dict[bytes, bytes] = {}
         self._known: dict[bytes, tuple[PlanEntry, Policy]] = {}
+        self._last: Plan | None = None
+        self._last_source = b""
         self._dirty: dict[bytes, None] = {}
 
     def compiled(self, plan: Plan, policy: Policy, ttl_ms: int) -> tuple[PlanEntry, bytes]:
@@ -51,7 +53,10 @@ class PlanStore:
 
         A plan that this policy has let through before is only asked for its longest path.
         """
-        source = blake2b(_encode(plan), digest_size=32).digest()
+        # The codec gives the same object for the same bytes while it remembers them.
+        if plan is not self._last:
+            self._last, self._last_source = plan, blake2b(_encode(plan), digest_size=32).digest()
+        source = self._last_source
         known = self._known.get(source)
         if known is not None and known[1] is policy:
             entry = known[0]

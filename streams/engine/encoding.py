@@ -41,6 +41,10 @@ class OutRecord(NamedTuple):
     headers: Headers
 
 
+# Past the Python-level `__new__` of the named tuple, as for sequences.
+_new: Callable[[type[OutRecord], tuple[str, int, bytes, bytes, Headers]], OutRecord] = tuple.__new__
+
+
 class Encoder:
     """Encodes one partition's outputs. Pure: the same output gives the same bytes in every
     process.
@@ -90,7 +94,7 @@ class Encoder:
                 size += len(name) + len(item)
             if size <= self._size_max(topic):
                 found.append(sequence)
-                return OutRecord(topic, partition, key, value, found)
+                return _new(OutRecord, (topic, partition, key, value, found))
             reason = "too_large"
         self._omitted(action.channel, reason)
         source = [(headers.SOURCE, self._source)] if action.channel in KEYED_CHANNELS else []
