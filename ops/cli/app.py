@@ -16,8 +16,12 @@ from dalsegno.ops.cli import (
     dev,
     doctor,
     engine,
+    plan,
     policy_apply,
     policy_show,
+    recovery_freeze,
+    recovery_preview,
+    recovery_release,
     replay,
     rules_activate,
     rules_show,
@@ -45,6 +49,7 @@ _ALONE: tuple[Callable[..., None], ...] = (
     start.start,
     runs.runs,
     show.show,
+    plan.plan,
     replay.replay,
     verify.verify,
     check.check,
@@ -58,6 +63,14 @@ _GROUPS: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
     "policy": (
         "The settings in the log that decide about runs.",
         {"show": policy_show.show, "apply": policy_apply.apply},
+    ),
+    "recovery": (
+        "Freeze recovery, look at what would run, and release it.",
+        {
+            "freeze": recovery_freeze.freeze,
+            "preview": recovery_preview.preview,
+            "release": recovery_release.release,
+        },
     ),
     "rules": (
         "The rules that the fold decides by.",
@@ -120,18 +133,23 @@ def run(arguments: list[str]) -> int:
     """Run one command; returns the exit code. What is not foreseen keeps its traceback."""
     try:
         result = build()(arguments, prog_name="dalsegno", standalone_mode=False)
-    except CommandError as error:
-        return _fail(str(error), error.code)
-    except _ClickError as error:
-        return _fail_usage(error)
-    except (KeyboardInterrupt, typer.Abort):
-        return _fail("interrupted", ExitCode.INTERRUPTED)
-    except Exception as error:
-        known = _known(error)
-        if known is None:
-            raise
-        return _fail(f"{error}", known)
+    except (Exception, KeyboardInterrupt) as error:
+        return ended_by(error)
     return result if isinstance(result, int) else ExitCode.OK
+
+
+def ended_by(error: BaseException) -> int:
+    """The exit code of a command that raised this, told in one line. Raises what is unforeseen."""
+    match error:
+        case CommandError():
+            return _fail(str(error), error.code)
+        case _ClickError():
+            return _fail_usage(error)
+        case KeyboardInterrupt() | typer.Abort():
+            return _fail("interrupted", ExitCode.INTERRUPTED)
+        case Exception() if (known := _known(error)) is not None:
+            return _fail(f"{error}", known)
+    raise error
 
 
 def _fail(line: str, code: ExitCode) -> int:

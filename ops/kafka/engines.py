@@ -50,6 +50,14 @@ class _Runs(msgspec.Struct):
     runs: list[dict[str, object]]
 
 
+class _Plan(msgspec.Struct):
+    plan: dict[str, object]
+
+
+class _Recovery(msgspec.Struct):
+    partitions: list[dict[str, object]]
+
+
 class _Partitions(msgspec.Struct):
     own: list[dict[str, object]]
 
@@ -87,6 +95,24 @@ class Engines:
         """What every engine says of its own partitions. Raises EngineError when none answers."""
         answers = [msgspec.convert(each, _Partitions) for each in self._each("/partitions")]
         return [row for answer in answers for row in answer.own]
+
+    def plan(self, run_id: str, width: int) -> dict[str, object]:
+        """The recovery plan of a run, as JSON fields. Raises NoSuchRunError, EngineError."""
+        path = f"/plans/{urllib.parse.quote(run_id, safe='')}?width={width}"
+        status, body = self._any(path)
+        if status == http.client.NOT_FOUND:
+            raise NoSuchRunError(run_id)
+        return msgspec.convert(_decode(status, body), _Plan).plan
+
+    def recovery(
+        self, flow: str, fault_point: str, limit: int, width: int
+    ) -> list[dict[str, object]]:
+        """What waits to be brought back, by partition. Raises EngineError when none answers."""
+        query = urllib.parse.urlencode(
+            {"flow": flow, "fault_point": fault_point, "limit": limit, "width": width}
+        )
+        answers = [msgspec.convert(each, _Recovery) for each in self._each(f"/recovery?{query}")]
+        return [row for answer in answers for row in answer.partitions]
 
     def _any(self, path: str) -> tuple[int, bytes]:
         failures = []

@@ -9,7 +9,7 @@ from typing import Final
 from aiohttp import ClientError, ClientSession, ClientTimeout, web
 
 from dalsegno.schemas.partitioner import partition_for
-from dalsegno.streams.engine import gauges, queries
+from dalsegno.streams.engine import gauges, queries, web_recovery
 from dalsegno.streams.engine.jsonable import dumps
 from dalsegno.streams.engine.metrics import EngineMetrics
 from dalsegno.streams.engine.owners import OwnersView
@@ -23,6 +23,7 @@ PROXIED: Final = "X-Dalsegno-Proxied"
 WAIT_MS_MAX: Final = 30_000
 _PROXY_MARGIN_S: Final = 5.0
 _WAIT_STEP_S: Final = 0.005
+_END_STEP_S: Final = 0.05
 
 
 def reply(status: int, value: object) -> web.Response:
@@ -56,6 +57,8 @@ class EngineWeb:
                 web.get("/metrics", self._metrics_page),
                 web.get("/partitions", self._partitions),
                 web.get("/runs", self._runs),
+                web.get("/recovery", self._recovery),
+                web.get("/plans/{run_id:.+}", self._plan),
                 web.get("/runs/{run_id:.+}", self._run),
             ]
         )
@@ -128,18 +131,48 @@ class EngineWeb:
             return reply(
                 400, {"error": "bad_query", "detail": "min_offset and wait_ms are integers"}
             )
+        until = request.query.get("until", "")
+        if until not in {"", "ended"}:
+            return reply(400, {"error": "bad_query", "detail": "until is `ended`, or left out"})
         number = partition_for(run_id, self._ownership.context.layout.partitions)
         task = self._ownership.tasks.get(number)
         if task is None:
             return await self._proxy(request, number, wait_ms)
-        return await self._own_run(task, run_id, min_offset, wait_ms)
-
-    async def _own_run(
-        self, task: PartitionTask, run_id: str, min_offset: int, wait_ms: int
-    ) -> web.Response:
         deadline = time.monotonic() + wait_ms / 1_000
         while not _has_read(task, min_offset) and time.monotonic() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(_WAIT_STEP_S)  # an event per query would cost every batch
+        if until:
+            await _end_of(task, run_id, deadline)
+        return self._own_run(task, run_id, min_offset)
+
+    async def _recovery(self, request: web.Request) -> web.Response:
+        if self._ownership is None:
+            return unavailable("starting")
+        try:
+            found = web_recovery.previews(self._ownership.tasks.values(), request.query)
+        except ValueError as error:
+            return reply(400, {"error": "bad_query", "detail": str(error)})
+        return reply(200, {"partitions": found})
+
+    async def _plan(self, request: web.Request) -> web.Response:
+        if self._ownership is None or self._owners is None:
+            return unavailable("starting")
+        run_id = request.match_info["run_id"]
+        number = partition_for(run_id, self._ownership.context.layout.partitions)
+        task = self._ownership.tasks.get(number)
+        if task is None:
+            return await self._proxy(request, number, 0)
+        if task.state not in RUNNING:
+            return unavailable("partition_not_ready", partition=queries.partition_view(task))
+        try:
+            plan = web_recovery.plan_of(task, run_id, request.query)
+        except ValueError as error:
+            return reply(400, {"error": "bad_query", "detail": str(error)})
+        if plan is None:
+            return reply(404, {"error": "unknown_run", "run_id": run_id, "partition": number})
+        return reply(200, {"partition": number, "plan": plan})
+
+    def _own_run(self, task: PartitionTask, run_id: str, min_offset: int) -> web.Response:
         if task.state not in RUNNING or task.fold is None:
             return unavailable("partition_not_ready", partition=queries.partition_view(task))
         if not _has_read(task, min_offset):
@@ -176,6 +209,19 @@ class EngineWeb:
 
 def _ready(task: PartitionTask) -> bool:
     return task.state in RUNNING and not task.missing_topics
+
+
+async def _end_of(task: PartitionTask, run_id: str, deadline: float) -> None:
+    """Wait while the run goes on, and this task with it. Looks only when the fold has moved."""
+    looked = -1
+    while task.state in RUNNING and (fold := task.fold) is not None:
+        if fold.position != looked:
+            if not fold.is_open(run_id):
+                return
+            looked = fold.position
+        if time.monotonic() >= deadline:
+            return
+        await asyncio.sleep(_END_STEP_S)
 
 
 def _has_read(task: PartitionTask, min_offset: int) -> bool:
