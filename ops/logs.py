@@ -5,7 +5,15 @@ import sys
 import time
 from typing import Literal, TextIO
 
-import structlog
+# structlog takes rich in for coloured tracebacks, where it is installed: half a second of every
+# start, and log lines that a terminal shows well enough without.
+if "rich" not in sys.modules and "structlog" not in sys.modules:
+    sys.modules["rich"] = None  # type: ignore[assignment]
+    import structlog
+
+    del sys.modules["rich"]
+else:
+    import structlog
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 

@@ -44,9 +44,12 @@ def pack_varint(z: int) -> bytes:
     return bytes(out)
 
 
-_LOW: Final = tuple(bytes((z & 127 | 128, z >> 7 | 128)) for z in range(1 << _LOW_BITS))
+# Made by joining single bytes: every process builds these tables before it does anything else.
+_ON: Final = tuple(bytes((z | 128,)) for z in range(128))
+_END: Final = tuple(bytes((z,)) for z in range(128))
+_LOW: Final = tuple([low + high for high in _ON for low in _ON])
 """The lowest 14 bits of a varint that goes on."""
-_LAST: Final = tuple(pack_varint(z) for z in range(1 << _LOW_BITS))
+_LAST: Final = _END + tuple([low + high for high in _END[1:] for low in _ON])
 """Whole varints of up to 14 bits, which are also the ends of longer ones."""
 SMALL: Final = _LAST[::2]
 """Zigzag varints of 0 to 8191: also the lengths of texts and the counts of arrays."""

@@ -16,6 +16,10 @@ from dalsegno.ops.cli import (
     dev,
     doctor,
     engine,
+    escalations_decide,
+    escalations_list,
+    escalations_show,
+    keys_new,
     plan,
     policy_apply,
     policy_show,
@@ -42,7 +46,7 @@ from dalsegno.ops.dev.env import DATA_FOLDER, adopt_env
 # The base of all usage errors; its own home differs between versions of typer.
 _ClickError: type[Exception] = typer.BadParameter.__mro__[2]
 
-_ALONE: tuple[Callable[..., None], ...] = (
+_ALONE: tuple[Callable[..., int | None], ...] = (
     dev.dev,
     engine.engine,
     worker.worker,
@@ -55,7 +59,7 @@ _ALONE: tuple[Callable[..., None], ...] = (
     check.check,
     doctor.doctor,
 )
-_GROUPS: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
+_GROUPS: dict[str, tuple[str, dict[str, Callable[..., int | None]]]] = {
     "topics": (
         "The topics of the contract.",
         {"create": topics_create.create, "check": topics_check.check},
@@ -83,6 +87,18 @@ _GROUPS: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
             "show": dead_letters_show.show,
             "requeue": dead_letters_requeue.requeue,
         },
+    ),
+    "escalations": (
+        "What waits for people, and their decisions.",
+        {
+            "list": escalations_list.list_packages,
+            "show": escalations_show.show,
+            "decide": escalations_decide.decide,
+        },
+    ),
+    "keys": (
+        "Keys that people sign decisions with.",
+        {"new": keys_new.new},
     ),
     "schemas": (
         "The wire contract.",
@@ -133,7 +149,7 @@ def run(arguments: list[str]) -> int:
     """Run one command; returns the exit code. What is not foreseen keeps its traceback."""
     try:
         result = build()(arguments, prog_name="dalsegno", standalone_mode=False)
-    except (Exception, KeyboardInterrupt) as error:
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - raised on if unforeseen
         return ended_by(error)
     return result if isinstance(result, int) else ExitCode.OK
 
@@ -178,6 +194,10 @@ def _known(error: Exception) -> ExitCode | None:
     from dalsegno.ops.kafka.letters import AlreadyRequeuedError, NoSuchLetterError
     from dalsegno.ops.kafka.reader import ReadError
     from dalsegno.ops.kafka.writer import AppendError, NoKeyError
+    from dalsegno.ops.people.deciding import NoOutcomeError
+    from dalsegno.ops.people.frozen import FrozenListError
+    from dalsegno.ops.people.keys import KeyFileError
+    from dalsegno.ops.people.packages import NoSuchPackageError
     from dalsegno.ops.policy_file import PolicyFileError
     from dalsegno.schemas.errors import ContractError, KeyMissing, SchemaMissing
     from dalsegno.streams.client import errors as client
@@ -185,12 +205,14 @@ def _known(error: Exception) -> ExitCode | None:
     from dalsegno.streams.engine.errors import StartRefusedError
 
     table: tuple[tuple[tuple[type[Exception], ...], ExitCode], ...] = (
-        ((NoSuchRunError, NoSuchLetterError), ExitCode.NOT_FOUND),
+        ((NoSuchRunError, NoSuchLetterError, NoSuchPackageError), ExitCode.NOT_FOUND),
         ((client.RunRefused, client.ReportRefused, client.WorkerFenced), ExitCode.REFUSED),
         ((AlreadyRequeuedError, StartRefusedError), ExitCode.REFUSED),
         ((client.SettingsError, client.FlowError, client.NameInUse), ExitCode.USAGE),
         ((FlowLoadError, NoKeyError, PolicyFileError, ValidationError), ExitCode.USAGE),
         ((KeyMissing, SchemaMissing, ContractError), ExitCode.USAGE),
+        ((KeyFileError, FrozenListError), ExitCode.USAGE),
+        ((NoOutcomeError,), ExitCode.UNAVAILABLE),
         ((EngineFault,), ExitCode.FOUND),
         ((ReadError, AppendError, EngineError, client.ClientError), ExitCode.UNAVAILABLE),
         ((KafkaException, EmbeddedKafkaError), ExitCode.UNAVAILABLE),

@@ -13,16 +13,14 @@ def worker(
     concurrency: Annotated[int, typer.Option(min=1, help="Steps at a time")] = 200,
 ) -> None:
     """Run a worker until SIGTERM; it finishes or gives back what it holds."""
-    from dalsegno.ops.flow_loader import load_flow
-    from dalsegno.ops.logs import configure
-    from dalsegno.streams.client.worker import Worker
+    from dalsegno.ops.work import work
 
     settings = read_settings()
-    configure(settings.log_level)
-    Worker(
-        [load_flow(each) for each in flows],
+    work(
+        flows,
         bootstrap_servers=settings.bootstrap_servers,
         prefix=settings.prefix,
-        name=name or None,
+        name=name,
         concurrency=concurrency,
-    ).run()
+        log_level=settings.log_level,
+    )

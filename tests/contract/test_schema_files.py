@@ -4,12 +4,14 @@ import json
 import types
 import typing
 from enum import StrEnum
+from pathlib import Path
 
 import msgspec
 import pytest
 from tests.contract import records
 
 from dalsegno.schemas import kinds
+from dalsegno.schemas import registry as registry_module
 from dalsegno.schemas.avro_types import (
     Array,
     AvroType,
@@ -21,7 +23,7 @@ from dalsegno.schemas.avro_types import (
 )
 from dalsegno.schemas.check import Incompatible, Undocumented, check_all
 from dalsegno.schemas.errors import SchemaFileError
-from dalsegno.schemas.registry import SchemaVersion, build, registry
+from dalsegno.schemas.registry import INDEX, SchemaVersion, build, index_text, load, registry
 
 PYTHON = {"string": str, "bytes": bytes, "boolean": bool, "int": int, "long": int}
 
@@ -86,6 +88,21 @@ def test_every_kind_has_files_and_no_two_share_a_fingerprint() -> None:
     assert set(found.by_kind) == set(kinds.KINDS)
     assert len(found.by_fingerprint) == len(found.all())
     assert len(kinds.KINDS) == 38
+
+
+def test_the_index_of_fingerprints_is_that_of_the_files() -> None:
+    """Else every process computes them at its start."""
+    path = Path(registry_module.__file__).parent / "avro" / INDEX
+    assert path.read_text() == index_text(), "write registry.index_text() to it"
+
+
+def test_a_text_that_the_index_does_not_know_is_computed() -> None:
+    known = registry().newest("Answer")
+    other = load("Answer", 1, known.text, b"\x00" * 8)
+    assert other.fingerprint != known.fingerprint
+    assert build({("Answer", 1): registry().by_kind["Answer"][0].text}).by_fingerprint.keys() == {
+        registry().by_kind["Answer"][0].fingerprint
+    }
 
 
 def test_the_contract_passes_its_own_check() -> None:
