@@ -101,6 +101,15 @@ class Reader:
                 raise ReadError(f"{topic}[{partition}]: no answer from {self._servers}")
             return found[0], found[1]
 
+    def offset_at(self, topic: str, partition: int, at_ms: int) -> int:
+        """The first offset whose record is not older, or the end. Raises ReadError."""
+        place = TopicPartition(topic, partition, max(0, at_ms))
+        try:
+            (found,) = self._consumer.offsets_for_times([place], timeout=_ASK_S)
+        except KafkaException as error:
+            raise ReadError(f"{topic}[{partition}]: {_text(error)}") from error
+        return found.offset if found.offset >= 0 else self.bounds(topic, partition)[1]
+
     def read(
         self,
         topic: str,

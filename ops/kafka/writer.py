@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from confluent_kafka import KafkaError, Producer
+from confluent_kafka import KafkaError, Message, Producer
 
 from dalsegno.schemas import codec, headers
 from dalsegno.schemas.control import PartitionControl
@@ -46,13 +46,16 @@ class Writer:
         key: bytes | None,
         value: bytes | None,
         with_headers: Sequence[tuple[str, bytes]] = (),
-    ) -> None:
-        """One record. Raises AppendError, BrokerRefused."""
+    ) -> int:
+        """One record; returns its offset. Raises AppendError, BrokerRefused."""
         failures: list[KafkaError] = []
+        offsets: list[int] = []
 
-        def delivered(error: KafkaError | None, _: object) -> None:
+        def delivered(error: KafkaError | None, message: Message) -> None:
             if error is not None:
                 failures.append(error)
+            else:
+                offsets.append(message.offset() or 0)
 
         self._producer.produce(
             topic,
@@ -68,6 +71,7 @@ class Writer:
                 raise refusal
             why = failures[0].str() if failures else "no acknowledgement in time"
             raise AppendError(f"{topic}[{partition}]: {why}; check the brokers and repeat")
+        return offsets[0]
 
     def append_control(self, event: PartitionControl) -> None:
         """A control event about one partition, under its MAC. Raises AppendError, NoKeyError."""

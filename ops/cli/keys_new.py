@@ -1,0 +1,67 @@
+"""`dalsegno keys new`: a key to sign decisions with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dalsegno.ops.cli.failures import Refused, Unavailable
+from dalsegno.ops.cli.settings import read_settings
+
+if TYPE_CHECKING:
+    from dalsegno.schemas.control import DecisionKey
+
+
+def new(
+    holder: Annotated[str, typer.Argument(help="Whose key it is: the name on the decisions")],
+    *,
+    key_id: Annotated[str, typer.Option("--id", help="Default: the holder and a number")] = "",
+    out: Annotated[Path | None, typer.Option(help="File of the private half")] = None,
+    allow: Annotated[
+        bool, typer.Option("--allow", help="Also list it in the policy of every partition")
+    ] = False,
+) -> None:
+    """Make a key and print what the policy has to list."""
+    from dalsegno.ops.people.keys import SigningKey
+
+    name = key_id or f"{holder}-1"
+    key = SigningKey.new(name, holder)
+    path = out or Path(f"{name}.key.json")
+    key.write(path)
+    print(f"# the private half is in {path}: keep it to yourself")
+    print("[[decision_keys]]")
+    print(f'key_id = "{name}"')
+    print(f'public_key = "{key.public.public_key.hex()}"')
+    print(f'holder = "{holder}"')
+    if allow:
+        _allow(key.public)
+
+
+def _allow(key: DecisionKey) -> None:
+    """Appends the policy with this key to every partition that does not list it."""
+    import msgspec
+
+    from dalsegno.ops.cli.in_force import read_in_force
+    from dalsegno.ops.kafka.in_force import policy_of
+    from dalsegno.ops.kafka.writer import AppendError, Writer
+    from dalsegno.schemas.control import PolicySet
+
+    settings = read_settings()
+    writer = Writer(settings)
+    for each in read_in_force(settings, PolicySet):
+        policy = policy_of(each)
+        if any(other.key_id == key.key_id for other in policy.decision_keys):
+            raise Refused(f"partition {each.partition} lists a key {key.key_id!r} already")
+        event = PolicySet(
+            source="cli",
+            partition=each.partition,
+            number=each.next_number,
+            policy=msgspec.structs.replace(policy, decision_keys=(*policy.decision_keys, key)),
+        )
+        try:
+            writer.append_control(event)
+        except AppendError as error:
+            raise Unavailable(f"{error} (partitions before {each.partition} have it)") from error
+    print(f"# {key.holder} may decide from now on")
