@@ -56,7 +56,8 @@ def run(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> bo
     from dalsegno.ops.work import work
 
     level = environ.get("DALSEGNO_LOG_LEVEL") or "info"
-    if level not in get_args(LogLevel):
+    known: dict[str, LogLevel] = {each: each for each in get_args(LogLevel)}
+    if level not in known:
         return False
     work(
         plain.flows,
@@ -64,6 +65,6 @@ def run(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> bo
         prefix=environ.get("DALSEGNO_PREFIX") or "",
         name=plain.name,
         concurrency=plain.concurrency,
-        log_level=level,
+        log_level=known[level],
     )
     return True
