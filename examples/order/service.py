@@ -91,6 +91,11 @@ class Service:
         return web.json_response({"order": order, "service": self._name})
 
 
+async def health(_: web.Request) -> web.Response:
+    """The service listens."""
+    return web.Response(text="ok")
+
+
 def main(name: str, port: str, path: str, seed: str) -> None:
     """Serve until killed."""
     service = Service(name, Ledger(Path(path)), int(seed))
@@ -98,7 +103,7 @@ def main(name: str, port: str, path: str, seed: str) -> None:
     app.router.add_post("/do", service.do)
     app.router.add_post("/undo", service.undo)
     app.router.add_get("/done", service.done)
-    app.router.add_get("/health", lambda _: web.Response(text="ok"))
+    app.router.add_get("/health", health)
     web.run_app(app, host="127.0.0.1", port=int(port), print=None, access_log=None)
 
 

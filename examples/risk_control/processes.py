@@ -42,7 +42,7 @@ class Fleet:
     def kill(self, name: str) -> None:
         """kill -9."""
         self._signal(name, signal.SIGKILL)
-        self._guards.pop(name).wait()
+        _ended(self._guards.pop(name))
 
     def restart(self, name: str) -> None:
         self.start(name, self._commands[name])
@@ -64,8 +64,15 @@ class Fleet:
                 guard.wait(max(0.1, end - time.monotonic()))
             except subprocess.TimeoutExpired:
                 self._signal(name, signal.SIGKILL)
-                guard.wait()
+            _ended(guard)
         self._guards.clear()
+
+
+def _ended(guard: subprocess.Popen[bytes]) -> None:
+    """Waits for a process, and closes what held it."""
+    guard.wait()
+    if guard.stdin is not None:
+        guard.stdin.close()
 
 
 def wait_for(url: str, limit_s: float = 60.0) -> None:
