@@ -187,8 +187,9 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     `run_recoveries_max` times, and `window_recoveries_max` times in one `recovery_window_ms`.
     `freeze_stops_clocks`: a run that a freeze holds back does not expire. `supplier_queue`: who is
     asked for missing facts that no step supplies (empty: a person); a step that supplies them is
-    run again at most `supplier_reruns_max` times for one question. `registry_ids`: what ids in the
-    Confluent wire format stand for (empty: only single-object encoding is read).
+    run again at most `supplier_reruns_max` times in a run, and after `supplier_wait_ms` without the
+    facts a person is asked. `registry_ids`: what ids in the Confluent wire format stand for (empty:
+    only single-object encoding is read).
     """
 
     queues: tuple[str, ...] = ("default",)
@@ -226,7 +227,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     recovery_window_ms: int = 600_000
     freeze_stops_clocks: bool = True
     supplier_queue: str = ""
-    supplier_reruns_max: int = 3
+    supplier_reruns_max: int = 0
+    supplier_wait_ms: int = 600_000
     registry_ids: tuple[RegistryId, ...] = ()
 
 

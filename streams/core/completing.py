@@ -16,6 +16,7 @@ from dalsegno.streams.core.flags import raise_flags
 from dalsegno.streams.core.information import recheck_missing
 from dalsegno.streams.core.moment import APPLIED, Ruling, refused
 from dalsegno.streams.core.people.origins import written_beside
+from dalsegno.streams.core.recovery.seeking import look_further
 from dalsegno.streams.core.routing import route
 from dalsegno.streams.core.rows import StepRow
 from dalsegno.streams.core.saga.taking_back import compensation_completed
@@ -52,8 +53,10 @@ def step_completed(draft: Draft, event: StepCompleted) -> Ruling:
     _complete(draft, place, row)
     if event.risk_flags:
         raise_flags(draft, event.risk_flags)
-    if draft.head.missing and draft.change is not None:
-        recheck_missing(draft, draft.change.changed)
+    if draft.head.missing:
+        if draft.change is not None:
+            recheck_missing(draft, draft.change.changed)
+        look_further(draft, place)
     return APPLIED
 
 
@@ -125,6 +128,9 @@ def _complete(draft: Draft, place: int, row: StepRow) -> None:
         draft.save = (place, None)
     head.left -= 1
     draft.facts = True
+    if row.repair is not None and row.repair.supplies:
+        # It was run again for a missing field: what stands behind it went on the first time.
+        return
     for behind in draft.plan.graph.dependents[place]:
         waiting = draft.row(behind)
         waiting.needs -= 1

@@ -118,6 +118,8 @@ def policy_fault(policy: Policy) -> str:
             return f"{name}: {value}"
     if fault := _keys_fault(policy):
         return fault
+    if policy.supplier_queue and policy.supplier_queue not in policy.queues:
+        return f"supplier_queue: {policy.supplier_queue} is none of the queues"
     if policy.redispatch_max_ms < policy.redispatch_initial_ms:
         return "redispatch_max_ms is below redispatch_initial_ms"
     return ""

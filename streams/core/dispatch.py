@@ -12,12 +12,13 @@ from dalsegno.streams.core.bounds import entry_bytes, utf8_bytes
 from dalsegno.streams.core.context_errors import MissingFields
 from dalsegno.streams.core.draft import Draft
 from dalsegno.streams.core.effects import recovery_key
-from dalsegno.streams.core.escalating import ask, ask_for_fields
+from dalsegno.streams.core.escalating import ask
 from dalsegno.streams.core.faultpoint.attempts import take_permits
 from dalsegno.streams.core.people.approvals import approved, ask_approval
 from dalsegno.streams.core.people.granting import granted
 from dalsegno.streams.core.recovery.barriers import barrier
 from dalsegno.streams.core.recovery.holding import FROZEN, POINT
+from dalsegno.streams.core.recovery.seeking import hint, seek
 from dalsegno.streams.core.recovery.suffering import hold_back
 from dalsegno.streams.core.rows import Flight, StepRow, engine_gives
 from dalsegno.streams.core.run_table import FINAL_RUNS
@@ -96,7 +97,7 @@ def _give_out(draft: Draft, place: int, row: StepRow) -> int:
         try:
             inputs = draft.context.pack(step.reads)
         except MissingFields as error:
-            ask_for_fields(draft, place, row, error.fields, reason="missing_field")
+            seek(draft, place, row, error.fields, reason="missing_field")
             return 0
     if step.risk is not _NO_RISK and not approved(draft, place, row):
         ask_approval(draft, place, row)
@@ -182,7 +183,7 @@ def _take_off(
         head.flow_version,
         step.name,
         row.epoch,
-        step.goal,
+        step.goal if row.repair is None else step.goal + hint(draft, place, row),
         inputs,
         head.run_version + draft.facts,
         recovery_key(run.id, step.name),

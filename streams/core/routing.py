@@ -10,11 +10,12 @@ from dalsegno.schemas.events import FailureType, StepFailed
 from dalsegno.schemas.plan import RecoverPolicy, StepRole
 from dalsegno.streams.core.attempts import close, dismiss, judge, observe
 from dalsegno.streams.core.draft import Draft
-from dalsegno.streams.core.escalating import Failure, ask, ask_for_fields, close_gate, notice
+from dalsegno.streams.core.escalating import Failure, ask, close_gate, notice
 from dalsegno.streams.core.faultpoint.attempts import blame
 from dalsegno.streams.core.flags import raise_flags
 from dalsegno.streams.core.moment import APPLIED, Ruling
 from dalsegno.streams.core.recovery.limits import count_recovery, told
+from dalsegno.streams.core.recovery.seeking import gave_up, seek
 from dalsegno.streams.core.recovery.suffering import hurt
 from dalsegno.streams.core.retry import delay_ms
 from dalsegno.streams.core.rows import NO_PAST, Flight, StepRow, engine_gives
@@ -68,6 +69,8 @@ def route(
 ) -> None:
     """Advice is advice: the type and the plan's policy decide. The attempt is closed already."""
     kind = failure.type
+    if gave_up(draft, place, row):
+        return
     hurt(draft, place, row)
     if kind == FailureType.DEPENDENCY:
         row.infra += 1
@@ -77,7 +80,7 @@ def route(
     if kind == FailureType.TRANSIENT:
         _again(draft, place, row, failure, retry_after_ms)
     elif kind == FailureType.MISSING_INFO:
-        ask_for_fields(draft, place, row, failure.missing, reason="missing_info", failure=failure)
+        seek(draft, place, row, failure.missing, reason="missing_info", failure=failure)
     elif kind == FailureType.UNSAFE or not _turns_round(draft, place, str(kind), failure):
         ask(draft, place, row, reason=kind, detail=failure.message, failure=failure)
         if kind == FailureType.UNSAFE:
@@ -141,6 +144,8 @@ def infra_fault(draft: Draft, place: int, row: StepRow, by: str, detail: str) ->
         # A dependency that hangs looks like this.
         blame(draft, place, row.flight, "timeout")
     close(row, by)
+    if gave_up(draft, place, row):
+        return
     row.infra += 1
     hurt(draft, place, row)
     failure = Failure(

@@ -65,7 +65,7 @@ class RunHead(msgspec.Struct, array_like=True, kw_only=True, gc=False):
     `people`: open questions about the run, and decisions; None while there were none. `damage`:
     from the first lost attempt until all is mended. `held_by`: the line that a step stood in last.
     `recovering`: further attempts in flight. `recoveries`: how often the run was brought back, and
-    of these `window_count` since `window_ms`.
+    of these `window_count` since `window_ms`. `reruns`: of completed steps, for missing facts.
     """
 
     flow: str
@@ -106,6 +106,7 @@ class RunHead(msgspec.Struct, array_like=True, kw_only=True, gc=False):
     recoveries: int = 0
     window_ms: int = 0
     window_count: int = 0
+    reruns: int = 0
 
 
 _GROUNDED: Final = FINAL_RUNS | {RunState.QUARANTINED}

@@ -129,6 +129,8 @@ def _done() -> dict[StepInput, Rule]:
         PROGRESSED=_DUPLICATE,
         COMPLETED=_DUPLICATE,
         CONFIRMED=_applied(),
+        # Another step misses a field that it may write: it is run again for that.
+        INFORMED=_applied(READY),
         # A compensation that ran with less than is known by now runs again.
         UNDO=_applied(COMPENSATING, READY),
     )
@@ -151,15 +153,16 @@ MANAGED: Final[Table] = {
     ),
     RUNNING: _state(
         _applied(),
-        _applied(*_AFTER_LOSS),
+        # What was run again only for a missing field stays completed when that fails.
+        _applied(COMPLETED, *_AFTER_LOSS),
         STARTED=_DUPLICATE,
         COMPLETED=_applied(COMPLETED, *_AFTER),
-        FAILED=_applied(MISSING_INFO, *_AFTER),
+        FAILED=_applied(MISSING_INFO, COMPLETED, *_AFTER),
         RELEASED=_STARTED,
         LOST=_STARTED,
         # Alive, and slow: a person is told, and the step's own timeout decides.
         STUCK=_applied(),
-        TIMEOUT=_applied(*_AFTER),
+        TIMEOUT=_applied(COMPLETED, *_AFTER),
     ),
     BACKING_OFF: _state(_CLOSED, _NOT_RUNNING, RETRY=_applied(READY)),
     MISSING_INFO: _state(

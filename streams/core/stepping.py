@@ -10,6 +10,7 @@ from dalsegno.streams.core.draft import Draft
 from dalsegno.streams.core.fired import Fired
 from dalsegno.streams.core.lifecycle import expire_run
 from dalsegno.streams.core.people.silence import answer_due, gate_due
+from dalsegno.streams.core.recovery.seeking import overdue
 from dalsegno.streams.core.routing import infra_fault, retry_due
 from dalsegno.streams.core.rows import StepRow
 from dalsegno.streams.core.step_table import BACKING_OFF, DISPATCHED, RUNNING, StepInput
@@ -42,6 +43,8 @@ def _fire_step(draft: Draft, place: int, row: StepRow) -> str:
     if row.state is BACKING_OFF:
         retry_due(draft, place, row)
         return "retry"
+    if overdue(draft, place, row):
+        return "supplier_wait"
     return "reminder" if answer_due(draft, place, row) else "answer_by"
 
 

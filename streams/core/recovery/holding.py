@@ -32,13 +32,15 @@ class Repair(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
     `by`: what holds it now, or empty. `rank_ms`, `usual_ms`: as estimated when it was first hurt or
     held; the order goes by these, so that a restored partition has the same one. `hurt`: an attempt
-    of it failed or was lost; a step can be held without.
+    of it failed or was lost; a step can be held without. `supplies`: it had completed, and is run
+    again for a field that another step misses.
     """
 
     by: str = ""
     rank_ms: int = 0
     usual_ms: int = 0
     hurt: bool = False
+    supplies: bool = False
 
 
 class Holds:

@@ -35,12 +35,13 @@ def test_every_state_of_a_run_has_an_outcome_for_every_input() -> None:
             assert rule.outcome is Outcome.APPLIED or (rule.reason and not rule.to), (state, what)
 
 
-def test_final_states_are_never_left_but_to_be_taken_back() -> None:
+def test_final_states_are_left_only_to_be_taken_back_or_to_supply_a_fact() -> None:
     assert all(not RUN_MOVES[state] for state in FINAL_RUNS)
     for state in FINAL_STEPS:
         for table in (MANAGED, OBSERVED):
             rules = {what: rule for what, rule in table[state].items() if rule.to}
-            assert not rules or set(rules) == {StepInput.UNDO}
+            assert set(rules) <= {StepInput.UNDO, StepInput.INFORMED}
+            assert StepInput.INFORMED not in rules or state is StepState.COMPLETED
 
 
 def test_every_state_of_a_step_is_counted_in_a_group() -> None:
