@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -56,7 +57,21 @@ def apply(
             writer.append_control(event)
         except AppendError as error:
             raise Unavailable(f"{error} (partitions before {each.partition} have it)") from error
+    _to_faults(settings, {each.partition: wanted[each.partition] for each in changed})
     print(f"appended to {len(changed)} partition(s)")
+
+
+def _to_faults(settings: EngineSettings, wanted: dict[int, Policy]) -> None:
+    """Fault points go by the same policy. Their topic has the same partitions."""
+    from dalsegno.ops.kafka.fault_points import append_to_faults
+    from dalsegno.schemas.control import PolicySet
+
+    now_ms = time.time_ns() // 1_000_000
+    for partition, policy in wanted.items():
+        append_to_faults(
+            settings,
+            PolicySet(source="cli", partition=partition, number=now_ms, policy=policy),
+        )
 
 
 def _check(settings: EngineSettings, policy: Policy) -> None:
@@ -69,7 +84,8 @@ def _check(settings: EngineSettings, policy: Policy) -> None:
         raise Refused(
             f"MAC key {missing[0]!r} is not in DALSEGNO_MAC_KEYS: add it everywhere first"
         )
-    unknown = [s.hex() for s in policy.schemas if s not in registry().by_fingerprint]
+    named = (*policy.schemas, *(each.fingerprint for each in policy.registry_ids))
+    unknown = [s.hex() for s in named if s not in registry().by_fingerprint]
     if unknown:
         raise Refused(f"schema {unknown[0]} is unknown to this code: upgrade first")
     if not policy.queues:
