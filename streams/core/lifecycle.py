@@ -15,6 +15,7 @@ from dalsegno.streams.core.draft import Draft
 from dalsegno.streams.core.flags import raise_flags
 from dalsegno.streams.core.moment import ACCEPTED, Ruling, refused
 from dalsegno.streams.core.plan import PlanRefused
+from dalsegno.streams.core.recovery.giving_up import hand_over
 from dalsegno.streams.core.rows import StepRow
 from dalsegno.streams.core.run_table import RUN_TABLE, RunInput
 from dalsegno.streams.core.runstate import IDLE
@@ -65,8 +66,8 @@ def risk_flagged(draft: Draft, event: RiskFlagged) -> Ruling:
 
 
 def expire_run(draft: Draft) -> None:
-    """The run's time to live is over."""
-    if not end_or_go_back(draft, "ttl_passed"):
+    """The run's time to live is over: it ends, is taken back, or is put to a person."""
+    if not end_or_go_back(draft, "ttl_passed") and not hand_over(draft):
         _end(draft, RunState.EXPIRED, "ttl_passed")
 
 

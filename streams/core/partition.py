@@ -205,6 +205,12 @@ class Partition:
         return None if due >= NEVER else due
 
     @property
+    def next_report_ms(self) -> int | None:
+        """When something has to be said about a fault point; None while all are healthy."""
+        due = self._now.points.due_ms
+        return None if due >= NEVER else due
+
+    @property
     def next_live_deadline_ms(self) -> int | None:
         """The next deadline on live time."""
         due = self._runs.live_timers.next()
@@ -261,7 +267,7 @@ class Partition:
 
     @property
     def previews(self) -> Previews:
-        """Recovery plans of runs, and what waits to be brought back."""
+        """Plans of recoveries, what waits for its turn, and what waits for nobody."""
         return Previews(self._now, self._runs, self._controls.numbers)
 
     def run_ids(self) -> Iterator[str]:

@@ -84,7 +84,8 @@ def _live(step: RunRule, **rules: RunRule) -> dict[RunInput, RunRule]:
         RunInput.CANCELLED: _applied(_CANCELLED, _COMPENSATING),
         RunInput.DECIDED: _applied(*dict.fromkeys((*step.to, *_BY_PERSON))),
         RunInput.STEP: step,
-        RunInput.EXPIRES: _applied(_EXPIRED, _COMPENSATING),
+        # Or it goes on waiting: for a person, when what it waits for outlasts its time to live.
+        RunInput.EXPIRES: _applied(_EXPIRED, _COMPENSATING, _WAITING),
         RunInput.ANSWER_BY: _applied(_FAILED, _COMPENSATING, _COMPENSATED),
         RunInput.RAISED: _applied(_QUARANTINED),
     }

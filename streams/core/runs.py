@@ -12,11 +12,12 @@ from dalsegno.streams.core.deadlines import refresh
 from dalsegno.streams.core.draft import Draft
 from dalsegno.streams.core.faultpoint.attempts import all_landed, follow
 from dalsegno.streams.core.faultpoint.points import Points
+from dalsegno.streams.core.in_flight import attempt, attempt_of
 from dalsegno.streams.core.plan_store import PlanStore
 from dalsegno.streams.core.recovery.adopting import before_adoption, count_pace, put_in_lines
 from dalsegno.streams.core.recovery.state import Recovery
+from dalsegno.streams.core.recovery.unowned import Unowned, unowned_in
 from dalsegno.streams.core.runstate import FLYING, NEVER, Run, Stub, aloft
-from dalsegno.streams.core.sequence import Sequence
 from dalsegno.streams.core.state_codec import (
     KIND_RUN,
     PAGE_EFFECTS,
@@ -35,7 +36,6 @@ from dalsegno.streams.core.state_codec import (
     unpack_run,
     unpack_stub,
 )
-from dalsegno.streams.core.step_table import RUNNING
 from dalsegno.streams.core.timers import Timers
 
 Held = Run | Stub
@@ -95,6 +95,19 @@ class Runs:
             thawed = unpack_stub(run_id, held.header, held.parts)
         self._held[run_id] = thawed
         return thawed
+
+    def unowned(self, run_id: str, width: int) -> list[Unowned]:
+        """What of a run waits for nobody. Of one that is still bytes, only its deadlines are asked
+        about: it was in order when it was saved.
+        """
+        held = self._held.get(run_id)
+        if isinstance(held, Run):
+            holds = self._recovery.holds
+            return unowned_in(held, holds, self.log_timers, self.live_timers, width)
+        due = NEVER if held is None else self._log_due(run_id)
+        if held is None or (due != NEVER and self.log_timers.knows(run_id, due)):
+            return []
+        return [Unowned(run_id=run_id, step="", state="", why="no timer for its log deadline")]
 
     def _log_due(self, run_id: str) -> int:
         held = self._held.get(run_id)
@@ -335,7 +348,7 @@ class Runs:
         for run_id, step in keys:
             held = self.get(run_id)
             if step:
-                out.append(((run_id, step), _attempt_of(held, step)))
+                out.append(((run_id, step), attempt_of(held, step)))
             elif isinstance(held, Run):
                 for place, row in enumerate(held.rows):
                     if row.flight is not None and aloft(held.head):
@@ -358,38 +371,3 @@ def _forget_ids(run: Run, marks: set[int]) -> None:
 def waiting_part(stub: Stub) -> bytes | None:
     """The waiting part of a stub, None when nothing waits."""
     return pack_waiting(stub.waiting) if stub.waiting else None
-
-
-def _attempt_of(held: Held | None, step: str) -> Attempt | None:
-    if not isinstance(held, Run) or not aloft(held.head):
-        return None
-    # The id may have come back with another plan since the step was noted.
-    place = held.entry.plan.index.get(step)
-    return None if place is None else attempt(held, place)
-
-
-def attempt(run: Run, place: int) -> Attempt | None:
-    """The attempt in flight of a step, as the monitor needs to know it."""
-    row = run.rows[place]
-    flight = row.flight
-    if flight is None:
-        return None
-    step = run.entry.steps[place]
-    sequence = None
-    if flight.offset >= 0:
-        sequence = Sequence(flight.offset, flight.index, flight.count)
-    return Attempt(
-        run_id=run.id,
-        step=step.name,
-        epoch=row.epoch,
-        step_type=f"{run.head.flow}/{step.name}",
-        running=row.state is RUNNING,
-        queue=step.queue,
-        since_ms=flight.since_ms,
-        heartbeat_ms=step.heartbeat_ms,
-        timeout_ms=step.timeout_ms,
-        sequence=sequence,
-        start_by_ms=flight.start_by_ms,
-        worker=flight.worker,
-        incarnation=flight.incarnation,
-    )

@@ -66,6 +66,7 @@ class RunHead(msgspec.Struct, array_like=True, kw_only=True, gc=False):
     from the first lost attempt until all is mended. `held_by`: the line that a step stood in last.
     `recovering`: further attempts in flight. `recoveries`: how often the run was brought back, and
     of these `window_count` since `window_ms`. `reruns`: of completed steps, for missing facts.
+    `handed_over`: a person was asked when the time to live was over.
     """
 
     flow: str
@@ -107,6 +108,7 @@ class RunHead(msgspec.Struct, array_like=True, kw_only=True, gc=False):
     window_ms: int = 0
     window_count: int = 0
     reruns: int = 0
+    handed_over: bool = False
 
 
 _GROUNDED: Final = FINAL_RUNS | {RunState.QUARANTINED}

@@ -39,6 +39,10 @@ class Timers:
             self._queued[run_id] = due_ms
             self.soonest_ms = min(self.soonest_ms, due_ms)
 
+    def knows(self, run_id: str, due_ms: int) -> bool:
+        """Whether the run surfaces no later than at `due_ms`."""
+        return self._queued.get(run_id, NEVER) <= due_ms
+
     def _surface(self) -> None:
         self.soonest_ms = self._heap[0][0] if self._heap else NEVER
 

@@ -13,6 +13,7 @@ from dalsegno.streams.core.recovery.holding import FROZEN, PACED, POINT
 from dalsegno.streams.core.recovery.order import WaitOrder
 from dalsegno.streams.core.recovery.plan import RecoveryPlan, damaged_of, plan_recovery
 from dalsegno.streams.core.recovery.ranks import lower_bound_ms
+from dalsegno.streams.core.recovery.unowned import Unowned
 from dalsegno.streams.core.runs import Runs
 from dalsegno.streams.core.runstate import Run
 
@@ -90,6 +91,10 @@ class Previews:
             return None
         estimates = self._now.recovery.estimates
         return plan_recovery(run, estimates, now_ms=self._now.log_ms, width=width)
+
+    def unowned(self, run_id: str) -> list[Unowned]:
+        """What of a run waits without owner, deadline or next action (P6): nothing should."""
+        return self._runs.unowned(run_id, self._now.policy.step_concurrency_max)
 
     def look(self, *, flow: str = "", fault_point: str = "", limit: int, width: int) -> Preview:
         """What waits in a scope. `width`: attempts side by side."""

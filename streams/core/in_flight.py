@@ -1,0 +1,44 @@
+"""Attempts in flight as the monitor needs to know them."""
+
+from __future__ import annotations
+
+from dalsegno.streams.core.attempt import Attempt
+from dalsegno.streams.core.runstate import Run, Stub, aloft
+from dalsegno.streams.core.sequence import Sequence
+from dalsegno.streams.core.step_table import RUNNING
+
+
+def attempt_of(held: Run | Stub | None, step: str) -> Attempt | None:
+    """The attempt in flight of a step by its name, if its run is followed."""
+    if not isinstance(held, Run) or not aloft(held.head):
+        return None
+    # The id may have come back with another plan since the step was noted.
+    place = held.entry.plan.index.get(step)
+    return None if place is None else attempt(held, place)
+
+
+def attempt(run: Run, place: int) -> Attempt | None:
+    """The attempt in flight of a step, as the monitor needs to know it."""
+    row = run.rows[place]
+    flight = row.flight
+    if flight is None:
+        return None
+    step = run.entry.steps[place]
+    sequence = None
+    if flight.offset >= 0:
+        sequence = Sequence(flight.offset, flight.index, flight.count)
+    return Attempt(
+        run_id=run.id,
+        step=step.name,
+        epoch=row.epoch,
+        step_type=f"{run.head.flow}/{step.name}",
+        running=row.state is RUNNING,
+        queue=step.queue,
+        since_ms=flight.since_ms,
+        heartbeat_ms=step.heartbeat_ms,
+        timeout_ms=step.timeout_ms,
+        sequence=sequence,
+        start_by_ms=flight.start_by_ms,
+        worker=flight.worker,
+        incarnation=flight.incarnation,
+    )

@@ -1,0 +1,57 @@
+"""An outage that outlasts a run's time to live: the service gives up, and hands over to a person.
+
+Real outages end soon or last for hours. A run that is still being brought back when its time is
+over has not failed by itself, so it does not just expire: each step that waits to be brought back
+is put to a person, with all that is known, once in a run's life. It then has as long as a person
+has, and its time to live again.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dalsegno.streams.core.draft import Draft
+from dalsegno.streams.core.escalating import ask
+from dalsegno.streams.core.people.asking import Failure
+from dalsegno.streams.core.recovery.damage import Damage
+from dalsegno.streams.core.step_table import BACKING_OFF, HELD
+
+REASON: Final = "outage_outlasted_ttl"
+# Packages of one run at a time; what is beyond them waits on behind its line.
+_STEPS_MAX: Final = 16
+
+
+def hand_over(draft: Draft) -> bool:
+    """Asks about the hurt steps that wait. False: nothing is being brought back, or it was done."""
+    head, now = draft.head, draft.now
+    damage: Damage | None = head.damage
+    if damage is None or head.saga is not None or head.handed_over:
+        return False
+    waiting = [
+        place
+        for place, row in enumerate(draft.run.rows)
+        if row.repair is not None
+        and (row.state is HELD or (row.state is BACKING_OFF and row.infra > 0))
+    ]
+    if not waiting:
+        return False
+    head.handed_over = True
+    head.expires_ms = now.log_ms + now.policy.person_wait_ms + head.ttl_ms
+    since = now.log_ms - damage.since_ms
+    for place in waiting[:_STEPS_MAX]:
+        row = draft.row(place)
+        held = row.repair.by if row.repair is not None else ""
+        detail = (
+            f"being brought back for {since} ms, {damage.lost} attempts lost in the run,"
+            f" {row.infra} of this step; the run's time to live is over"
+        )
+        failure = Failure(
+            type="dependency",
+            error_class=str(row.closed),
+            message=detail,
+            dependency=", ".join(draft.steps[place].depends_on),
+            evidence=f"held by {held}" if held else "",
+        )
+        ask(draft, place, row, reason=REASON, detail=detail, failure=failure)
+    draft.reason = REASON
+    return True
