@@ -170,28 +170,39 @@ class QueueConsumer:
         """
         if not self._unread:
             self._forget_positions()
-        self._check(self._consumer.poll(0))
+        self._keep_alive(0)
+
+    def _keep_alive(self, timeout_s: float) -> None:
+        """Poll while nothing may be taken; what comes all the same is read again."""
+        if self._check(self._consumer.poll(timeout_s)):
+            self._forget_positions()
 
     def _round(self) -> None:
         """One batch, of no more than there are free slots."""
         if self._unread and not self._read_marks():
-            self._check(self._consumer.poll(_POLL_S))
+            self._keep_alive(_POLL_S)
             return
         self._resume()
         if self._drained and self._standstill.found(self._clocks.lease_s()):
             self._forget_positions()
             return
-        generation = self._generation
         first = self._consumer.poll(_POLL_S)
         self._drained = first is None
         if first is None or not self._check(first):
+            return
+        # What was assigned during the poll was assigned before the message that ended it.
+        generation = self._generation
+        if self._unread:
             return
         slots, taken = self._holding.reserve(_BATCH_MAX), 0
         try:
             rest = self._consumer.consume(slots - 1, 0) if slots > 1 else []
             self._drained = len(rest) < slots - 1
             messages = [first, *(message for message in rest if self._check(message))]
-            if generation != self._generation or self._stopping.is_set():
+            if generation != self._generation:
+                self._forget_positions()
+                return
+            if self._stopping.is_set():
                 return
             # Another queue may have taken the last slot meanwhile: then this message is read again.
             if slots and self._without_gap(messages):
@@ -301,22 +312,27 @@ class QueueConsumer:
     def _on_assign(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self._generation += 1
         self._assigned = {place.partition for place in partitions}
-        self._consumer.assign(partitions)
-        self._forget_positions()
+        self._forget_positions(paused=False)
+        # At once from where the group is: librdkafka takes up to a second to move a position that
+        # it has already begun to fetch from.
+        if self._assigned and not self._read_marks():
+            self._consumer.assign(partitions)
+            self._pause()
 
     def _on_revoke(self, _consumer: Consumer, _partitions: list[TopicPartition]) -> None:
         self._generation += 1
         self._assigned = set()
         self._marks.clear()
 
-    def _forget_positions(self) -> None:
+    def _forget_positions(self, *, paused: bool = True) -> None:
         """Positions and marks are read from the group before anything more is taken."""
         self._marks.clear()
         self._next.clear()
         self._standstill.forget()
         self._unread = bool(self._assigned)
         self._paused = False
-        self._pause()
+        if paused:
+            self._pause()
 
     def _read_marks(self) -> bool:
         """Position every assigned partition where the group is, with its mark. False: try again."""
@@ -342,7 +358,6 @@ class QueueConsumer:
         offsets = {start.partition: start.offset for start in starts}
         self._standstill.positioned(offsets, self._clocks.lease_s())
         self._unread = False
-        self._paused = True
         return True
 
     def _pause(self) -> None:
