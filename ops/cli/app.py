@@ -19,6 +19,9 @@ from dalsegno.ops.cli import (
     escalations_decide,
     escalations_list,
     escalations_show,
+    faults_list,
+    faults_show,
+    faults_steer,
     keys_new,
     plan,
     policy_apply,
@@ -32,6 +35,7 @@ from dalsegno.ops.cli import (
     runs,
     schemas_check,
     schemas_export,
+    schemas_register,
     schemas_show,
     show,
     start,
@@ -96,6 +100,16 @@ _GROUPS: dict[str, tuple[str, dict[str, Callable[..., int | None]]]] = {
             "decide": escalations_decide.decide,
         },
     ),
+    "faults": (
+        "Fault points: dependencies that failed, and the pace of their recovery.",
+        {
+            "list": faults_list.list_points,
+            "show": faults_show.show,
+            "open": faults_steer.open_point,
+            "close": faults_steer.close_point,
+            "limit": faults_steer.limit_point,
+        },
+    ),
     "keys": (
         "Keys that people sign decisions with.",
         {"new": keys_new.new},
@@ -105,6 +119,7 @@ _GROUPS: dict[str, tuple[str, dict[str, Callable[..., int | None]]]] = {
         {
             "check": schemas_check.check,
             "export": schemas_export.export,
+            "register": schemas_register.register,
             "show": schemas_show.show,
         },
     ),
@@ -191,6 +206,7 @@ def _known(error: Exception) -> ExitCode | None:
     from dalsegno.ops.embedded.errors import EmbeddedKafkaError
     from dalsegno.ops.flow_loader import FlowLoadError
     from dalsegno.ops.kafka.engines import EngineError, NoSuchRunError
+    from dalsegno.ops.kafka.fault_points import NoSuchPointError
     from dalsegno.ops.kafka.letters import AlreadyRequeuedError, NoSuchLetterError
     from dalsegno.ops.kafka.reader import ReadError
     from dalsegno.ops.kafka.writer import AppendError, NoKeyError
@@ -205,7 +221,8 @@ def _known(error: Exception) -> ExitCode | None:
     from dalsegno.streams.engine.errors import StartRefusedError
 
     table: tuple[tuple[tuple[type[Exception], ...], ExitCode], ...] = (
-        ((NoSuchRunError, NoSuchLetterError, NoSuchPackageError), ExitCode.NOT_FOUND),
+        ((NoSuchRunError, NoSuchLetterError), ExitCode.NOT_FOUND),
+        ((NoSuchPackageError, NoSuchPointError), ExitCode.NOT_FOUND),
         ((client.RunRefused, client.ReportRefused, client.WorkerFenced), ExitCode.REFUSED),
         ((AlreadyRequeuedError, StartRefusedError), ExitCode.REFUSED),
         ((client.SettingsError, client.FlowError, client.NameInUse), ExitCode.USAGE),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dalsegno.streams.agents.events import register
+from dalsegno.streams.agents.faults import FaultsService
 from dalsegno.streams.agents.liveness import LivenessService
 from dalsegno.streams.core.partition import Partition
 from dalsegno.streams.engine.app import run_engine
@@ -13,4 +14,10 @@ def serve(settings: EngineSettings) -> int:
     """Run an engine until a signal or an error; the exit code is
     `dalsegno.streams.engine.app.ExitCode`.
     """
-    return run_engine(settings, register, folds=Partition, monitors=LivenessService(settings))
+    return run_engine(
+        settings,
+        register,
+        folds=Partition,
+        monitors=LivenessService(settings),
+        actors=FaultsService(),
+    )

@@ -9,6 +9,7 @@ from typing import Protocol
 from aiokafka import TopicPartition
 
 from dalsegno.schemas.intake import Intake
+from dalsegno.streams.core.faultpoint.actors import FaultPoints
 from dalsegno.streams.engine.control import ControlAppender
 from dalsegno.streams.engine.fold import Clock, FoldFactory
 from dalsegno.streams.engine.metrics import EngineMetrics
@@ -54,6 +55,24 @@ class Group(Protocol):
         """The first offset appended at or after `at_ms`, else the end."""
 
 
+class PartitionActor(Protocol):
+    """The fault points that run beside one events partition."""
+
+    @property
+    def fold(self) -> FaultPoints | None:
+        """Their state, None while they are being opened."""
+
+    async def close(self) -> None:
+        """The partition is no longer ours."""
+
+
+class ActorFactory(Protocol):
+    """Makes the actor of a partition that was opened."""
+
+    def __call__(self, context: EngineContext, number: int) -> PartitionActor:
+        """It runs until it is closed."""
+
+
 @dataclass(slots=True)
 class EngineContext:
     """Shared parts. `group` is set once the consumer exists, before any partition is assigned."""
@@ -68,6 +87,7 @@ class EngineContext:
     clock: Clock
     url: str
     monitors: MonitorFactory | None = None
+    actors: ActorFactory | None = None
     group: Group | None = None
 
     def joined(self) -> Group:

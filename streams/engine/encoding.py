@@ -14,6 +14,7 @@ from dalsegno.streams.core.actions import (
     Dispatch,
     Escalate,
     Output,
+    PutAside,
     Reply,
     ReportFault,
 )
@@ -59,11 +60,13 @@ class Encoder:
         size_max: Callable[[str], int],
         encode: Callable[..., bytes],
         omitted: Callable[[str, str], None],
+        sign: Callable[[str, int, bytes], bytes] | None = None,
     ) -> None:
         """`counts`: partitions by topic, for channels with a key of their own. `size_max`: bytes
         that a record of a topic may have. `omitted(channel, reason)` hears of values that could not
-        be sent.
+        be sent. `sign(topic, partition, value)`: the MAC of a report to a fault point.
         """
+        self._sign = sign
         self._topics = topics
         self._transitions = topics.transitions
         self._queues: dict[str, str] = {}
@@ -89,6 +92,8 @@ class Encoder:
             # Encoding is pure, so every replay leaves out the same value for the same reason.
             reason = "encode_" + type(error).__name__
         else:
+            if action.channel == "faults" and self._sign is not None:
+                found.append((headers.MAC, self._sign(topic, partition, value)))
             size = len(key) + len(value) + _RECORD_OVERHEAD_BYTES
             for name, item in found:
                 size += len(name) + len(item)
@@ -115,6 +120,7 @@ class Encoder:
             return self._topics.escalations, self._partition, action.escalation.run_id.encode()
         if isinstance(action, ReportFault):
             return self._keyed(self._topics.faults, action.report.fault_point)
+        assert isinstance(action, PutAside), "only actors instruct"
         return self._topics.dead_letters, self._partition, action.key
 
     def _keyed(self, topic: str, key: str) -> tuple[str, int, bytes]:
@@ -133,5 +139,6 @@ class Encoder:
             return encode(action.escalation), []
         if isinstance(action, ReportFault):
             return encode(action.report), [(headers.SOURCE, self._source)]
+        assert isinstance(action, PutAside), "only actors instruct"
         letter = (headers.DEAD_LETTER, encode(action.letter))
         return action.value, [*action.headers, letter]

@@ -6,6 +6,9 @@ import time
 from collections import Counter
 from pathlib import Path
 
+from dalsegno.schemas.outputs import Outcome
+from dalsegno.streams.core.faultpoint.actors import FaultPoints
+from dalsegno.streams.core.faultpoint.point import Phase
 from dalsegno.streams.engine import metrics_catalogue as catalogue
 from dalsegno.streams.engine.metrics import EngineMetrics
 from dalsegno.streams.engine.monitor import MonitorFigures
@@ -28,7 +31,15 @@ _PER_PARTITION = (
     catalogue.STRAYS,
     catalogue.PRODUCER_SKEW,
     catalogue.PRODUCERS_FROZEN,
+    catalogue.FAULT_POINT_PHASE,
+    catalogue.FAULT_POINT_WINDOW,
+    catalogue.FAULT_POINT_WAITING,
+    catalogue.FAULT_POINT_OUT,
+    catalogue.FAULTS_REFUSED,
 )
+_POINTS_MAX = 200
+"""Fault points that metrics tell apart: those that are not healthy, the first of them by name."""
+
 _PAGE_BYTES = 4_096
 
 
@@ -66,6 +77,20 @@ def _partition(metrics: EngineMetrics, task: PartitionTask) -> None:
     figures = task.feed.figures() if task.feed is not None else None
     if figures is not None:
         _monitor(metrics, partition, figures)
+    if task.actor is not None and task.actor.fold is not None:
+        _fault_points(metrics, partition, task.actor.fold)
+
+
+def _fault_points(metrics: EngineMetrics, partition: str, fold: FaultPoints) -> None:
+    refused = fold.counts[Outcome.REFUSED]
+    metrics.gauge(catalogue.FAULTS_REFUSED, refused, partition=partition)
+    damaged = [point for point in fold.points.values() if point.phase is not Phase.HEALTHY]
+    for point in sorted(damaged, key=lambda each: each.name)[:_POINTS_MAX]:
+        name = point.name
+        metrics.gauge(catalogue.FAULT_POINT_PHASE, 1, fault_point=name, phase=point.phase)
+        metrics.gauge(catalogue.FAULT_POINT_WINDOW, point.size, fault_point=name)
+        metrics.gauge(catalogue.FAULT_POINT_WAITING, point.waiting, fault_point=name)
+        metrics.gauge(catalogue.FAULT_POINT_OUT, point.out, fault_point=name)
 
 
 def _monitor(metrics: EngineMetrics, partition: str, figures: MonitorFigures) -> None:

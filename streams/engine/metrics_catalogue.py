@@ -45,6 +45,8 @@ LABELS: Final = {
     "cause": "class of the error that ended a partition task",
     "verdict": "of the monitor: lost, silent, stuck, replaced",
     "channel": "of outputs: transitions, escalations, control, faults, dead-letters, queue.NAME",
+    "fault_point": "name of one that is not healthy; at most 200 for each partition",
+    "phase": "of a fault point: open, half_open, ramping",
     "flow": f"name of a flow; at most {FLOWS_MAX}, then `other`",
 }
 
@@ -223,6 +225,36 @@ PRODUCERS_FROZEN: Final = Metric(
 )
 MONITOR_FAILURES: Final = Metric(
     "dalsegno_monitor_failures_total", Kind.COUNTER, "Monitors that ended with an error."
+)
+FAULT_POINT_PHASE: Final = Metric(
+    "dalsegno_fault_point_phase",
+    Kind.GAUGE,
+    "1 for the phase that a fault point of this engine is in: open, half_open or ramping.",
+    ("fault_point", "phase"),
+)
+FAULT_POINT_WINDOW: Final = Metric(
+    "dalsegno_fault_point_window",
+    Kind.GAUGE,
+    "Attempts that may be out on a fault point at once; none while it is healthy.",
+    ("fault_point",),
+)
+FAULT_POINT_WAITING: Final = Metric(
+    "dalsegno_fault_point_waiting",
+    Kind.GAUGE,
+    "Steps that wait for a fault point.",
+    ("fault_point",),
+)
+FAULT_POINT_OUT: Final = Metric(
+    "dalsegno_fault_point_out",
+    Kind.GAUGE,
+    "Permits of a fault point in use, in hand or on their way.",
+    ("fault_point",),
+)
+FAULTS_REFUSED: Final = Metric(
+    "dalsegno_faults_refused",
+    Kind.GAUGE,
+    "Records of the faults topic that were refused, since its log began.",
+    ("partition",),
 )
 LOOP_LAG: Final = Metric(
     "dalsegno_event_loop_lag_seconds",

@@ -70,6 +70,9 @@ class EngineSettings(BaseSettings):
     restores_at_once: int = Field(2, ge=1)
     offsets_interval_ms: int = Field(5_000, ge=100)
     stop_timeout_ms: int = Field(9_000, ge=1_000)
+    health_functions: Annotated[tuple[str, ...], NoDecode] = Field(
+        (), description="`module:function,…` that policies may name as health checks"
+    )
 
     security: KafkaSecurity = Field(default_factory=KafkaSecurity)
 
@@ -82,6 +85,13 @@ class EngineSettings(BaseSettings):
         if not all(colon for _, colon, _ in pairs):
             raise ValueError("write DALSEGNO_MAC_KEYS as `id:hex,id:hex`")
         return {name.strip(): bytes.fromhex(key.strip()) for name, _, key in pairs}
+
+    @field_validator("health_functions", mode="before")
+    @classmethod
+    def _parse_functions(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        return tuple(item.strip() for item in value.split(",") if item.strip())
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -5,7 +5,8 @@ Rules:
    carried on by monotonic time, and by the append times of records when they are ahead.
 2. A tick each second while a step is dispatched or running and we are less than a second behind the
    log's end: else a backlog would look like time in which a step ran.
-3. When nothing runs and a deadline is due, a tick then. If its append time does not reach the
+3. A report to a fault point that is due is not kept waiting for that second.
+4. When nothing runs and a deadline is due, a tick then. If its append time does not reach the
    deadline (it may go back at a change of leader), the next comes no sooner than the difference.
 """
 
@@ -28,6 +29,10 @@ class Deadlines(Protocol):
     @property
     def next_log_deadline_ms(self) -> int | None:
         """The next deadline by log time."""
+
+    @property
+    def next_report_ms(self) -> int | None:
+        """When something has to be said about a fault point: it does not wait for the second."""
 
     @property
     def log_ms(self) -> int:
@@ -64,9 +69,11 @@ class TickPlan:
         broker_ms = self.broker_ms(now_s)
         if broker_ms is None:
             return True
-        if deadlines.needs_tick:
-            return self._sent_s is None or now_s - self._sent_s >= RUNNING_INTERVAL_S
         deadline_ms = deadlines.next_log_deadline_ms
+        if deadlines.needs_tick:
+            if self._sent_s is None or now_s - self._sent_s >= RUNNING_INTERVAL_S:
+                return True
+            deadline_ms = deadlines.next_report_ms
         # A deadline that the fold's own clock has passed fires with the next event; no tick is
         # owed, unless none comes, and then the broker's clock passes it here too.
         return deadline_ms is not None and broker_ms >= deadline_ms

@@ -80,8 +80,8 @@ def plan(topics: Topics, partitions: int, queues: Iterable[str], *, dev: bool) -
         TopicPlan(topics.dead_letters, partitions, letters),
         TopicPlan(topics.runs_changelog, partitions, changelog),
         TopicPlan(topics.control, partitions, {**kept(1), **size}, alike=False),
-        TopicPlan(topics.faults, partitions, kept(7), alike=False),
-        TopicPlan(topics.faults_changelog, partitions, {**compact, **safe}, alike=False),
+        TopicPlan(topics.faults, partitions, {**append_time, **kept(7), **size}),
+        TopicPlan(topics.faults_changelog, partitions, {**compact, **size, **safe}),
     ]
     owners = {**compact, "segment.ms": "3600000", **safe}
     return [*wanted, TopicPlan(topics.owners, 1, owners, alike=False)]

@@ -88,6 +88,10 @@ class TinyFold:
         return self.head.log_ms
 
     @property
+    def next_report_ms(self) -> int | None:
+        return None
+
+    @property
     def next_log_deadline_ms(self) -> int | None:
         return self.deadline_ms
 
@@ -111,6 +115,9 @@ class TinyFold:
 
     def run(self, run_id: str) -> TinyRun | None:
         return self._load(b"r" + run_id.encode())
+
+    def is_open(self, run_id: str) -> bool:
+        return self.run(run_id) is not None
 
     def _load(self, key: bytes) -> TinyRun | None:
         run = self.runs.get(key)

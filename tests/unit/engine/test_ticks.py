@@ -11,6 +11,7 @@ from dalsegno.streams.engine.ticks import RUNNING_INTERVAL_S, TickPlan
 class Fold:
     needs_tick: bool = False
     next_log_deadline_ms: int | None = None
+    next_report_ms: int | None = None
     log_ms: int = 0
 
 
@@ -75,3 +76,12 @@ def test_numbers_grow_over_owners_that_read_each_others_ticks() -> None:
     assert used == [0, 1, 2]
     second = TickPlan()
     assert second.number(position=log) > max(used)
+
+
+def test_a_report_that_is_due_does_not_wait_for_the_next_second() -> None:
+    plan = anchored(1_000_000, 100.0)
+    fold = Fold(needs_tick=True, next_report_ms=1_000_300)
+    plan.sent(100.0)
+    plan.appended(1_000_000, 100.0)
+    assert not plan.due(fold, 0.0, 100.2)
+    assert plan.due(fold, 0.0, 100.4)

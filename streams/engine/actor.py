@@ -1,0 +1,276 @@
+"""The fault points of one partition of the faults topic, run beside the events partition of the
+same number: whoever owns the one owns the other.
+
+Life: fence → restore → read from the checkpoint's position → records → orders → checkpoint. Orders
+go to the events partitions that they name and are numbered, so that a repeat after a restore is a
+duplicate there. Whatever fails begins again at the fence, as long as the partition is ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import time
+from collections.abc import Sequence
+from typing import Final
+
+import structlog
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import KafkaError
+from aiokafka.structs import ConsumerRecord
+
+from dalsegno import __version__
+from dalsegno.schemas.codec import encode
+from dalsegno.schemas.control import ClockTick, ControlEvent
+from dalsegno.schemas.errors import KeyMissing
+from dalsegno.schemas.faults_intake import FaultsIntake
+from dalsegno.schemas.intake import Refusal
+from dalsegno.schemas.outputs import Claim
+from dalsegno.streams.core.actions import Instruct, Output
+from dalsegno.streams.core.controls import RULES_KNOWN
+from dalsegno.streams.core.faultpoint.actors import FaultPoints
+from dalsegno.streams.core.record import Record, Unreadable
+from dalsegno.streams.core.state_codec import StateCorrupt
+from dalsegno.streams.engine.context import EngineContext
+from dalsegno.streams.engine.errors import EngineError, FencedError, PartitionStoppedError
+from dalsegno.streams.engine.fence import FencedProducer
+from dalsegno.streams.engine.opening import start_position
+from dalsegno.streams.engine.producers import Appended
+from dalsegno.streams.engine.restore import CLAIM_KEY, RestoreJob, RestoreProgress, restore
+from dalsegno.streams.engine.security import aiokafka_options
+from dalsegno.streams.engine.signing import Signer
+from dalsegno.streams.engine.ticks import TickPlan
+
+log = structlog.get_logger(__name__)
+
+ORDERS_LANE: Final = "fault-orders"
+_POLL_MS: Final = 1_000
+_BACKOFF_FIRST_S: Final = 0.2
+_BACKOFF_MAX_S: Final = 15.0
+
+
+class ActorTask:
+    """Runs from its construction to `close`."""
+
+    def __init__(self, context: EngineContext, number: int) -> None:
+        settings = context.settings
+        self.number = number
+        self.fold: FaultPoints | None = None
+        self.stopped: PartitionStoppedError | None = None
+        self.ticks = TickPlan()
+        self._context = context
+        self._topic = settings.topics.faults
+        self._partitions = context.layout.counts[self._topic]
+        self._intake = FaultsIntake(self._topic, self._partitions, settings.keyring)
+        key = settings.signing_key
+        self._to_events = Signer(
+            settings.topics.events, context.layout.partitions, settings.keyring, key
+        )
+        self._to_faults = Signer(self._topic, self._partitions, settings.keyring, key)
+        self._consumer: AIOKafkaConsumer | None = None
+        self._producer: FencedProducer | None = None
+        self._commit: asyncio.Task[None] | None = None
+        self._committed = -1
+        self._committed_s = 0.0
+        self._running = asyncio.create_task(self._life())
+
+    async def _life(self) -> None:
+        """The boundary of this task: nobody awaits it before `close`."""
+        failures = 0
+        while True:
+            began_s = self._context.clock()
+            try:
+                await self._open()
+                await self._read()
+            except PartitionStoppedError as error:
+                self._stop(error)
+                return
+            except (EngineError, KafkaError, OSError, TimeoutError) as error:
+                log.warning("fault points begin again", partition=self.number, error=repr(error))
+                fenced = isinstance(error, FencedError)
+            finally:
+                await self._release()
+            failures = 1 if self._context.clock() - began_s > _BACKOFF_MAX_S else failures + 1
+            await asyncio.sleep(min(_BACKOFF_MAX_S, _BACKOFF_FIRST_S * 2 ** (failures - 1)))
+            if fenced and not await self._context.joined().still_member():
+                return
+
+    def _stop(self, error: PartitionStoppedError) -> None:
+        self.stopped = error
+        self._context.metrics.stopped(error.reason)
+        log.error(
+            "fault points stopped",
+            partition=self.number,
+            reason=error.reason,
+            detail=error.detail,
+        )
+
+    async def _open(self) -> None:
+        settings = self._context.settings
+        changelog = settings.topics.faults_changelog
+        claim_id = secrets.token_hex(8)
+        self._producer = FencedProducer(settings, f"{settings.prefix}-faults-{self.number}")
+        await self._producer.start()
+        claim = encode(
+            Claim(
+                partition=self.number,
+                owner=settings.owner,
+                url=self._context.url,
+                claim_id=claim_id,
+                rules_known=RULES_KNOWN,
+                code_version=__version__,
+                claimed_at_ms=time.time_ns() // 1_000_000,
+            )
+        )
+        await self._producer.commit({(changelog, self.number): [(CLAIM_KEY, claim)]})
+        job = RestoreJob(self.number, claim_id, self._topic, changelog)
+        found = await asyncio.to_thread(restore, settings, job, RestoreProgress())
+        fold = self._build(found.parts)
+        checkpoint = fold.position if found.parts else None
+        fold.position = start_position(
+            self.number, checkpoint, None, found.log_start, found.log_end
+        )
+        self.ticks = TickPlan()
+        self._committed = fold.position
+        place = TopicPartition(self._topic, self.number)
+        self._consumer = AIOKafkaConsumer(
+            **aiokafka_options(settings),
+            enable_auto_commit=False,
+            auto_offset_reset="none",
+            fetch_max_wait_ms=_POLL_MS,
+        )
+        await self._consumer.start()
+        self._consumer.assign([place])
+        self._consumer.seek(place, fold.position)
+        self.fold = fold
+        log.info("fault points open", partition=self.number, position=fold.position)
+
+    def _build(self, parts: dict[bytes, bytes]) -> FaultPoints:
+        events = self._context.layout.partitions
+        keys = self._context.settings.keyring.ids
+        if not parts:
+            return FaultPoints(self.number, events, mac_keys=keys)
+        try:
+            return FaultPoints.restore(self.number, events, parts.items(), mac_keys=keys)
+        except StateCorrupt as error:
+            raise PartitionStoppedError(
+                self.number,
+                "state_corrupt",
+                f"{error}: empty this partition of the faults changelog to fold its log again",
+            ) from error
+
+    async def _read(self) -> None:
+        assert self._consumer is not None
+        while True:
+            found = await self._consumer.getmany(timeout_ms=_POLL_MS)
+            for records in found.values():
+                await self._take(records)
+            self._checkpoint()
+            if self._commit is not None and self._commit.done():
+                self._commit.result()
+
+    async def _take(self, records: Sequence[ConsumerRecord]) -> None:
+        fold = self.fold
+        assert fold is not None
+        made: list[Output] = []
+        for raw in records:
+            self.ticks.observed(raw.timestamp, self._context.clock())
+            made += fold.apply(self._record(fold, raw))
+        await self._send(made)
+
+    def _record(self, fold: FaultPoints, raw: ConsumerRecord) -> Record:
+        try:
+            read = self._intake.read(
+                self.number, raw.key, raw.value, raw.headers, mac_keys=fold.policy.mac_keys
+            )
+        except KeyMissing as error:
+            raise PartitionStoppedError(
+                self.number, "key_missing", f"faults offset {raw.offset}: {error}"
+            ) from error
+        event = Unreadable(str(read.reason), read.detail) if isinstance(read, Refusal) else read
+        return Record(raw.offset, raw.timestamp, raw.key or b"", raw.value or b"", event)
+
+    async def _send(self, made: Sequence[Output]) -> None:
+        """All at once: the producer keeps the order within each events partition."""
+        if not made:
+            return
+        producer = self._context.pool.acquire(ORDERS_LANE)
+        try:
+            await asyncio.gather(
+                *(
+                    producer.append(self._to_events.record(output.action.event))
+                    for output in made
+                    if isinstance(output.action, Instruct)
+                )
+            )
+        finally:
+            await producer.release()
+
+    def _checkpoint(self) -> None:
+        """All orders of what was applied are acknowledged: what is captured now may be kept."""
+        fold, producer = self.fold, self._producer
+        assert fold is not None
+        assert producer is not None
+        if fold.position == self._committed or (self._commit and not self._commit.done()):
+            return
+        now_s = self._context.clock()
+        if now_s - self._committed_s < self._context.settings.checkpoint_interval_ms / 1_000:
+            return
+        self._committed, self._committed_s = fold.position, now_s
+        place = (self._context.settings.topics.faults_changelog, self.number)
+        self._commit = asyncio.create_task(producer.commit({place: fold.capture()}))
+
+    def tick_owed(self) -> bool:
+        """Whether a tick has to be appended now. Asked several times a second."""
+        if self.fold is None or self._consumer is None:
+            return False
+        now_s = self._context.clock()
+        end = self._consumer.highwater(TopicPartition(self._topic, self.number))
+        behind_s = 0.0 if end is None or self.fold.position >= end else 1.0
+        return self.ticks.due(self.fold, behind_s, now_s)
+
+    async def tick(self) -> None:
+        """Append a tick. One is in flight at a time."""
+        fold, clock = self.fold, self._context.clock
+        if fold is None:
+            return
+        number = self.ticks.number(fold.position)
+        self.ticks.sent(clock())
+        try:
+            appended = await self.append(ClockTick(partition=self.number, number=number))
+        except EngineError as error:
+            self.ticks.failed(clock())
+            log.warning("tick not appended", partition=self.number, error=str(error))
+            return
+        except BaseException:
+            self.ticks.failed(clock())
+            raise
+        self.ticks.appended(appended.timestamp, clock())
+
+    async def append(self, event: ControlEvent) -> Appended:
+        """Sign and append to the faults topic. Raises `OutcomeUnknownError`."""
+        producer = self._context.pool.acquire(ORDERS_LANE)
+        try:
+            return await producer.append(self._to_faults.record(event))
+        finally:
+            await producer.release()
+
+    async def _release(self) -> None:
+        self.fold = None
+        commit, self._commit = self._commit, None
+        if commit is not None:
+            commit.cancel()
+            await asyncio.gather(commit, return_exceptions=True)
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            with contextlib.suppress(KafkaError, TimeoutError):
+                await consumer.stop()
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            await producer.close()
+
+    async def close(self) -> None:
+        """Write nothing more and free everything. The next owner repeats what was not kept."""
+        self._running.cancel()
+        await asyncio.gather(self._running, return_exceptions=True)

@@ -1,0 +1,34 @@
+"""Records of control kinds with their MAC, for the events and for the faults topic."""
+
+from __future__ import annotations
+
+from dalsegno.schemas import headers
+from dalsegno.schemas.codec import encode
+from dalsegno.schemas.control import ControlEvent, PartitionControl
+from dalsegno.schemas.faults import PointControl
+from dalsegno.schemas.mac import Keyring
+from dalsegno.schemas.partitioner import partition_for
+from dalsegno.streams.engine.encoding import OutRecord
+
+
+class Signer:
+    """Signs for one topic. `partitions`: how many it has."""
+
+    def __init__(self, topic: str, partitions: int, keyring: Keyring, key_id: str) -> None:
+        self._topic = topic
+        self._partitions = partitions
+        self._keyring = keyring
+        self._key_id = key_id
+
+    def record(self, event: ControlEvent) -> OutRecord:
+        """The record of a control event about a partition, or about a fault point."""
+        if isinstance(event, PartitionControl):
+            partition, key = event.partition, b"%d" % event.partition
+        elif isinstance(event, PointControl):
+            key = event.fault_point.encode()
+            partition = partition_for(event.fault_point, self._partitions)
+        else:
+            raise TypeError(f"{type(event).__name__} is about neither a partition nor a point")
+        value = encode(event)
+        mac = self._keyring.sign(self._key_id, self._topic, partition, value)
+        return OutRecord(self._topic, partition, key, value, [(headers.MAC, mac)])

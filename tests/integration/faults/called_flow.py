@@ -1,0 +1,33 @@
+"""`python -m tests.integration.faults.called_flow NAME URL`: its step calls a service."""
+
+from __future__ import annotations
+
+import sys
+
+from aiohttp import ClientError, ClientSession, ClientTimeout
+
+from dalsegno.client import Context, DependencyDown, Flow, Worker
+
+flow = Flow("called", version=1, ttl="30m")
+TIMEOUT_S = 1.0
+_URL = sys.argv[2] if len(sys.argv) > 2 else ""
+
+
+@flow.step(reads=[], writes=["answer"], depends_on=["validation"], timeout="20s")
+async def validate(ctx: Context) -> dict[str, object]:
+    """Calls the service once."""
+    timeout = ClientTimeout(total=TIMEOUT_S)
+    try:
+        async with (
+            ClientSession(timeout=timeout) as session,
+            session.post(f"{_URL}/do/{ctx.run_id}") as answer,
+        ):
+            if answer.status == 503:
+                raise DependencyDown("validation", retry_after=f"{answer.headers['Retry-After']}s")
+            return {"answer": await answer.text()}
+    except (ClientError, OSError, TimeoutError) as error:
+        raise DependencyDown("validation", message=repr(error)) from error
+
+
+if __name__ == "__main__":
+    Worker([flow], name=sys.argv[1], concurrency=60).run()

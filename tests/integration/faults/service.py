@@ -1,0 +1,142 @@
+"""A real HTTP service that counts its arrivals, behind a proxy that can be told to misbehave."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import Counter
+from enum import StrEnum
+
+from aiohttp import web
+
+_503 = (
+    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\n"
+    b"Connection: close\r\n\r\n"
+)
+
+
+class Mode(StrEnum):
+    """What the proxy does with a connection."""
+
+    PASS = "pass"
+    REFUSE = "refuse"
+    HANG = "hang"
+    SLOW = "slow"
+    BUSY = "busy"
+
+
+class Service:
+    """Service and proxy, on ports of their own, in a thread of their own.
+
+    `arrivals`: monotonic seconds of each request at the service. `done`: how often each run was
+    served. A request takes `span_s`; at most `at_once` are served at a time, others wait.
+    """
+
+    def __init__(self, span_s: float = 0.05, at_once: int = 5) -> None:
+        self.mode = Mode.PASS
+        self.arrivals: list[float] = []
+        self.done: Counter[str] = Counter()
+        self.tried = 0
+        self.health_checks = 0
+        self.port = 0
+        self._span_s = span_s
+        self._at_once = at_once
+        self._service_port = 0
+        self._loop = asyncio.new_event_loop()
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+        assert self._ready.wait(10)
+
+    @property
+    def url(self) -> str:
+        """Where workers call it."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_until_complete(self._serve())
+        self._loop.run_forever()
+        self._server.close()
+        for task in (tasks := asyncio.all_tasks(self._loop)):
+            task.cancel()
+        self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        self._loop.run_until_complete(self._runner.cleanup())
+        self._loop.close()
+
+    async def _serve(self) -> None:
+        self._slots = asyncio.Semaphore(self._at_once)
+        application = web.Application()
+        application.add_routes([web.post("/do/{run}", self._do), web.get("/health", self._health)])
+        runner = self._runner = web.AppRunner(application, access_log=None)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        self._service_port = runner.addresses[0][1]
+        server = self._server = await asyncio.start_server(self._proxy, "127.0.0.1", 0)
+        self.port = server.sockets[0].getsockname()[1]
+        self._ready.set()
+
+    async def _do(self, request: web.Request) -> web.Response:
+        self.arrivals.append(time.monotonic())
+        async with self._slots:
+            await asyncio.sleep(self._span_s)
+        self.done[request.match_info["run"]] += 1
+        return web.Response(text="done")
+
+    async def _health(self, _request: web.Request) -> web.Response:
+        self.health_checks += 1
+        return web.Response(text="well")
+
+    async def _proxy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.tried += 1
+        mode = self.mode
+        try:
+            if mode is Mode.REFUSE:
+                return
+            if mode is Mode.HANG:
+                await reader.read(-1)
+                return
+            if mode is Mode.BUSY:
+                await reader.readuntil(b"\r\n\r\n")
+                writer.write(_503)
+                await writer.drain()
+                return
+            if mode is Mode.SLOW:
+                await asyncio.sleep(0.5)
+            inner_reader, inner_writer = await asyncio.open_connection(
+                "127.0.0.1", self._service_port
+            )
+            await asyncio.gather(
+                _copy(reader, inner_writer), _copy(inner_reader, writer), return_exceptions=True
+            )
+        except (OSError, asyncio.IncompleteReadError):
+            return
+        finally:
+            writer.close()
+
+    def close(self) -> None:
+        """Ends the thread; what is open goes with it."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while data := await reader.read(65_536):
+            writer.write(data)
+            await writer.drain()
+    finally:
+        writer.close()
+
+
+def peak_per_second(arrivals: list[float], since_s: float) -> int:
+    """The most arrivals within any second after a moment."""
+    later = [at for at in arrivals if at >= since_s]
+    first = 0
+    most = 0
+    for last, at in enumerate(later):
+        while later[first] < at - 1.0:
+            first += 1
+        most = max(most, last - first + 1)
+    return most

@@ -1,0 +1,42 @@
+"""Fault points in many small worlds, and the deliberate bugs that these find."""
+
+from collections.abc import Callable
+
+import pytest
+from tests.simulation.storm_mutants import MUTANTS
+from tests.simulation.storm_shards import BrokenPromiseError
+from tests.simulation.storms import StormWorld
+
+SEEDS = 60
+TEETH_SEEDS = 120
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_small_worlds_keep_every_promise_of_the_fault_points(seed: int) -> None:
+    StormWorld(seed).run()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_in_a_peaceful_world_nobody_says_anything(seed: int) -> None:
+    world = StormWorld(seed, faulty=False).run()
+    assert world.reported == {}
+    assert world.orders == 0
+
+
+def test_one_seed_is_one_schedule() -> None:
+    worlds = [StormWorld(3).run() for _ in range(2)]
+    assert worlds[0].actors.digest() == worlds[1].actors.digest()
+    assert worlds[0].time.now_ms == worlds[1].time.now_ms
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
+def test_a_deliberate_bug_in_fault_points_is_found(
+    mutant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mutant(monkeypatch)
+    for seed in range(TEETH_SEEDS):
+        try:
+            StormWorld(seed).run()
+        except (BrokenPromiseError, AssertionError):
+            return
+    raise AssertionError("not found")
