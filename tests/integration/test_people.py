@@ -1,0 +1,153 @@
+"""People on a real Kafka: a run fails for good, a person decides, the run ends right."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.integration.engine.harness import KEY_HEX, Lab, wait_for
+
+from dalsegno.client import Client, Context, Flow, Permanent, RunState, Worker
+from dalsegno.ops.cli import app
+from dalsegno.ops.cli.failures import ExitCode
+from dalsegno.streams.core.partition import Partition
+from dalsegno.streams.engine.verify import verify
+
+pytestmark = pytest.mark.kafka
+
+cards = Flow("cards", version=1, ttl="30m", secrets=["card"])
+
+
+@cards.step(reads=["limit"], writes=["quote"])
+async def quote(ctx: Context) -> dict[str, object]:
+    return {"quote": ctx["limit"]}
+
+
+@cards.step(needs=[quote], reads=["quote", "card", "limit"], writes=["receipt"])
+async def charge(ctx: Context) -> dict[str, object]:
+    if ctx["limit"] == 0:
+        raise Permanent("declined", message=f"card {ctx['card']} has no limit")
+    return {"receipt": "paid"}
+
+
+@cards.step(
+    needs=[charge], reads=["receipt"], writes=["sent"], risk="external",
+    risk_reason="mail cannot be called back",
+)  # fmt: skip
+async def tell(ctx: Context) -> dict[str, object]:
+    return {"sent": ctx["receipt"]}
+
+
+@pytest.fixture
+def served(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
+    """An engine and a worker, and the command line's settings for them."""
+    for name, value in {
+        "DALSEGNO_BOOTSTRAP_SERVERS": lab.bootstrap,
+        "DALSEGNO_PREFIX": lab.prefix,
+        "DALSEGNO_MAC_KEYS": f"k1:{KEY_HEX}",
+        "DALSEGNO_DEV": "true",
+        "DALSEGNO_DECISION_KEY": str(lab.folder / "ana.json"),
+    }.items():
+        monkeypatch.setenv(name, value)
+    engine = lab.engine(fold="core")
+    engine.wait_ready()
+    worker = Worker([cards], bootstrap_servers=lab.bootstrap, prefix=lab.prefix, name=lab.prefix)
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    assert worker.ready.wait(40)
+    yield lab
+    worker.stop()
+    thread.join(30)
+
+
+class Desk:
+    """What a person at a terminal does."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+
+    def packages(self, *options: str) -> list[dict[str, object]]:
+        self._capsys.readouterr()
+        assert app.run(["escalations", "list", "--json", *options]) == ExitCode.OK
+        found = json.loads(self._capsys.readouterr().out)
+        assert isinstance(found, list)
+        return found
+
+    def wait(self, *options: str, count: int = 1) -> list[str]:
+        """Names of the open packages, once there are so many."""
+        found = wait_for(
+            f"{count} packages",
+            lambda: [p for p in [self.packages(*options)] if len(p) == count],
+        )
+        return [str(each["escalation_id"]) for each in found[0]]
+
+    def run(self, *arguments: str) -> tuple[int, str]:
+        self._capsys.readouterr()
+        code = app.run(["escalations", *arguments])
+        said = self._capsys.readouterr()
+        return code, said.out + said.err
+
+
+def key(path: Path, holder: str, *options: str) -> None:
+    assert app.run(["keys", "new", holder, "--out", str(path), *options]) == ExitCode.OK
+
+
+def test_a_run_that_failed_is_decided_by_a_person_and_ends_right(
+    served: Lab, capsys: pytest.CaptureFixture[str]
+) -> None:
+    desk = Desk(capsys)
+    key(served.folder / "ana.json", "ana", "--allow")
+    key(served.folder / "eve.json", "eve")
+    client = Client(bootstrap_servers=served.bootstrap, prefix=served.prefix)
+    run_id = client.start(cards, {"limit": 0, "card": "4111-1111"})
+    (name,) = desk.wait("--step", "charge")
+
+    code, text = desk.run("show", name)
+    assert code == ExitCode.OK
+    assert "How does the run go on, now that step charge cannot?" in text
+    assert "retry: Step charge runs again" in text
+    assert "4111" not in text
+
+    code, text = desk.run(
+        "decide", "retry", name, "--reason", "let me", "--key", str(served.folder / "eve.json")
+    )
+    assert (code, "unknown_decision_key" in text) == (ExitCode.REFUSED, True)
+
+    code, text = desk.run("decide", "edit", name, "--set", "limit=100", "--reason", "raised it")
+    assert (code, text.strip()) == (ExitCode.OK, f"{name}: taken")
+    code, _ = desk.run("decide", "cancel", name, "--reason", "too late")
+    assert code == ExitCode.NOT_FOUND, "it is not open any more"
+
+    (name,) = desk.wait("--step", "tell")
+    code, text = desk.run("decide", "approve", name, "--reason", "fine")
+    assert code == ExitCode.OK, text
+    result = client.wait(run_id, "60s")
+    assert result.state is RunState.SUCCEEDED
+    assert result.context["sent"] == "paid"
+    client.close()
+    for report in verify(served.settings, Partition, served.partitions):
+        assert report.right, report.differences
+
+
+def test_a_frozen_list_is_judged_package_by_package(
+    served: Lab, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    desk = Desk(capsys)
+    key(served.folder / "ana.json", "ana", "--allow")
+    client = Client(bootstrap_servers=served.bootstrap, prefix=served.prefix)
+    runs = [client.start(cards, {"limit": 0, "card": "x"}) for _ in range(5)]
+    names = desk.wait("--step", "charge", count=5)
+    frozen = tmp_path / "list"
+    assert desk.run("list", "--freeze", str(frozen))[0] == ExitCode.OK
+    assert desk.run("decide", "cancel", names[0], "--reason", "first")[0] == ExitCode.OK
+    code, text = desk.run("decide", "cancel", "--bulk", str(frozen), "--reason", "all of them")
+    assert code == ExitCode.FOUND
+    assert "4 of 5 taken" in text
+    assert "already_decided" in text
+    for run_id in runs:
+        assert client.wait(run_id, "60s").state is RunState.CANCELLED
+    assert desk.packages() == []
+    client.close()
