@@ -2,7 +2,7 @@
 
 from dalsegno.schemas.errors import ValueRefusedError
 from dalsegno.schemas.events import FailureType
-from dalsegno.schemas.outputs import RunState
+from dalsegno.schemas.outputs import RunState, StepState
 from dalsegno.schemas.plan import (
     MergeRule,
     OnFailure,
@@ -23,6 +23,7 @@ from dalsegno.streams.client.errors import (
     ClientError,
     ClosedError,
     DeliveryFailed,
+    EngineUnavailable,
     FlowError,
     ForkedError,
     NameInUse,
@@ -30,6 +31,7 @@ from dalsegno.streams.client.errors import (
     ReportRefused,
     RunRefused,
     SettingsError,
+    UnknownRun,
     WaitTimeout,
     WorkerFenced,
 )
@@ -48,14 +50,17 @@ from dalsegno.streams.client.failures import (
 from dalsegno.streams.client.flow import Flow
 from dalsegno.streams.client.outcomes import RunResult
 from dalsegno.streams.client.producer import Receipt
+from dalsegno.streams.client.refused import BrokerRefused
 from dalsegno.streams.client.report import EffectReport, Report
 from dalsegno.streams.client.step import Step, StepOptions
 from dalsegno.streams.client.undo import DoneEffect, Undo
+from dalsegno.streams.client.views import RunView, StepView
 from dalsegno.streams.client.worker import Worker
 
 __all__ = [
     "NOT_DONE",
     "BlockingContext",
+    "BrokerRefused",
     "Client",
     "ClientConfig",
     "ClientError",
@@ -67,6 +72,7 @@ __all__ = [
     "Duration",
     "Effect",
     "EffectReport",
+    "EngineUnavailable",
     "FailureType",
     "Finding",
     "Flow",
@@ -89,18 +95,22 @@ __all__ = [
     "RunRefused",
     "RunResult",
     "RunState",
+    "RunView",
     "Security",
     "SettingsError",
     "Severity",
     "Step",
     "StepFailure",
     "StepOptions",
+    "StepState",
     "StepStopped",
+    "StepView",
     "Transient",
     "UndeclaredRead",
     "UndeclaredWrite",
     "Undo",
     "UnknownPolicy",
+    "UnknownRun",
     "Unsafe",
     "Value",
     "ValueRefusedError",

@@ -1,4 +1,4 @@
-"""The client: starts runs, reports on them, asks for their end, stops and resumes them."""
+"""The client: starts runs, reports on them, asks about them, stops and resumes them."""
 
 from __future__ import annotations
 
@@ -23,22 +23,27 @@ from dalsegno.schemas.events import (
     RunResumed,
     RunStarted,
 )
-from dalsegno.schemas.outputs import Answer
+from dalsegno.schemas.outputs import Answer, RunState
 from dalsegno.schemas.partitioner import partition_for
 from dalsegno.schemas.values import Value
 from dalsegno.streams.client.answers import AnswerReader, reply_address
 from dalsegno.streams.client.clocks import Clocks
 from dalsegno.streams.client.config import ClientConfig, Security
+from dalsegno.streams.client.directory import Directory
 from dalsegno.streams.client.durations import Duration, to_s
+from dalsegno.streams.client.ending import Ending
+from dalsegno.streams.client.engines import Engines, Place
 from dalsegno.streams.client.errors import DeliveryFailed, ReportRefused
 from dalsegno.streams.client.flow import Flow
 from dalsegno.streams.client.fork import ForkGuard
+from dalsegno.streams.client.offsets import LastOffsets
 from dalsegno.streams.client.outcomes import Outcomes, RunResult
 from dalsegno.streams.client.plan_parts import in_parts
 from dalsegno.streams.client.producer import OutRecord, Producer, Receipt
 from dalsegno.streams.client.report import Report
 from dalsegno.streams.client.reported import ReportedSteps
 from dalsegno.streams.client.reporter import Reporter
+from dalsegno.streams.client.views import RunView
 
 _LOG = logging.getLogger("dalsegno.client")
 _OUTCOMES_MAX = 100_000  # runs whose answers are remembered until somebody asks
@@ -72,6 +77,8 @@ class Client:
         self._reporter = Reporter(topics.events, self.name, reply_address(self.name), clocks)
         self._under_way = ReportedSteps(self._producer, topics.heartbeats, self.name, clocks)
         self._outcomes = Outcomes(_OUTCOMES_MAX)
+        self._engines = Engines(Directory(self._config, self.name))
+        self._written = LastOffsets(_OUTCOMES_MAX)
         self._lock = threading.Lock()
         self._answers: AnswerReader | None = None
         self._partitions = 0
@@ -141,20 +148,48 @@ class Client:
             records.extend(
                 self._record(part, traceparent) for part in in_parts(self._reporter.stamp(started))
             )
-        self._producer.deliver_all(records, self._timeout_s)
+        receipts = self._producer.deliver_all(records, self._timeout_s)
+        for record, receipt in zip(records, receipts, strict=True):
+            self._written.note(record.key, receipt.offset)
         return list(runs)
 
     def wait(self, run_id: str, timeout: Duration = "60s") -> RunResult:
-        """Wait for the end of a run that this client has started.
+        """Wait for the end of a run, whoever started it.
 
-        A run that another client began first tells its end to that one; starting it again (the same
-        id, flow and inputs) is told at once if it has ended.
-
-        Raises `RunRefused` if the service refused the start, `ReportRefused` if this client only
-        reported on the run and was refused, `WaitTimeout`.
+        The end of a run that this client has started is told to it; of any other an engine is
+        asked, again and again while none answers. Raises `RunRefused` if the service refused the
+        start, `ReportRefused` if this client only reported on the run and was refused, `UnknownRun`
+        if the log holds no such run at the time of the call, `WaitTimeout`.
         """
         self._connect()
-        return self._outcomes.wait_ended(run_id, to_s(timeout, "timeout"))
+        ending = Ending(self._place(run_id), self._outcomes, self._engines)
+        return ending.wait(to_s(timeout, "timeout"))
+
+    def query(self, run_id: str, *, timeout: Duration = "10s") -> RunView:
+        """A run as its partition's owner holds it: live, ended, or refused (`view.refusal`).
+
+        Whatever this client has written about the run before is in the view. An engine that is
+        restoring or cannot be reached is asked again until the time is over. Raises `UnknownRun`,
+        `EngineUnavailable`, `SettingsError`.
+        """
+        self._connect()
+        return self._engines.run(self._place(run_id), to_s(timeout, "timeout"))
+
+    def runs(
+        self,
+        *,
+        state: RunState | None = None,
+        flow: str = "",
+        limit: int = 100,
+        timeout: Duration = "10s",
+    ) -> list[RunView]:
+        """Runs of all partitions that the engines hold, at most `limit` (1 to 1,000), in no order.
+
+        Engines that do not answer are left out. Raises `EngineUnavailable` if none does,
+        `SettingsError`.
+        """
+        self._guard.check()
+        return self._engines.runs(state, flow, limit, to_s(timeout, "timeout"))
 
     def result(self, run_id: str) -> RunResult | None:
         """The end of a run that this client has started, if it is known by now; never waits."""
@@ -235,6 +270,7 @@ class Client:
             answers, self._answers = self._answers, None
         if answers is not None:
             answers.close()
+        self._engines.close()
         if left := self._producer.close(self._timeout_s):
             raise DeliveryFailed(
                 self._config.topics.events, b"", "_TIMED_OUT", f"{left} records not acknowledged"
@@ -264,7 +300,14 @@ class Client:
             self._outcomes.wait_reply(event.run_id, kind, to_s(timeout, "timeout"))
 
     def _send(self, event: RunEvent) -> Receipt:
-        return self._producer.deliver(self._record(self._reporter.stamp(event)), self._timeout_s)
+        record = self._record(self._reporter.stamp(event))
+        receipt = self._producer.deliver(record, self._timeout_s)
+        self._written.note(record.key, receipt.offset)
+        return receipt
+
+    def _place(self, run_id: str) -> Place:
+        partition = partition_for(run_id, self._partitions)
+        return Place(run_id, partition, self._written.of(run_id.encode()))
 
     def _record(self, event: RunEvent, trace: str = "") -> OutRecord:
         partition = partition_for(event.run_id, self._partitions)

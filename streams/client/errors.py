@@ -2,7 +2,8 @@
 
 `FlowError`, `SettingsError`, `NameInUse`: the program's own; mend it, a retry cannot help.
 `DeliveryFailed`, `QueueFull`: Kafka could not be reached in time; the same call may be repeated,
-every report is idempotent. `RunRefused`, `ReportRefused`: the service has decided; read `reason`.
+every report is idempotent. `EngineUnavailable`: no engine could answer in time; ask again.
+`RunRefused`, `ReportRefused`: the service has decided; read `reason`. `UnknownRun`: there is none.
 """
 
 from __future__ import annotations
@@ -100,6 +101,30 @@ class ReportRefused(ClientError, RuntimeError):  # noqa: N818 - says what is the
         self.reason = answer.reason
         self.detail = answer.detail
         self.current_epoch = answer.current_epoch
+
+
+class UnknownRun(ClientError, LookupError):  # noqa: N818 - says what is the case
+    """The owner of its partition knows no such run: it was never started, or ended so long ago that
+    nothing is left of it.
+    """
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(
+            f"no run {run_id!r}: it was not started under this prefix, or ended so long ago that "
+            "only the transitions tell of it"
+        )
+        self.run_id = run_id
+
+
+class EngineUnavailable(ClientError, RuntimeError):  # noqa: N818 - says what is the case
+    """No engine gave an answer in time. A retry may help.
+
+    `progress`: the share of the partition's state that its owner has read back, if it is restoring.
+    """
+
+    def __init__(self, detail: str, progress: float | None = None) -> None:
+        super().__init__(detail)
+        self.progress = progress
 
 
 class WaitTimeout(ClientError, TimeoutError):  # noqa: N818 - says what is the case

@@ -43,9 +43,10 @@ class RunResult:
 class _Told:
     """Answers about one run that nobody has asked for yet."""
 
-    __slots__ = ("ended", "refused", "refused_reports", "replies")
+    __slots__ = ("ended", "own", "refused", "refused_reports", "replies")
 
     def __init__(self) -> None:
+        self.own = False
         self.ended: RunResult | None = None
         self.refused: RunRefused | None = None
         self.refused_reports: dict[str, ReportRefused] = {}
@@ -82,21 +83,33 @@ class Outcomes:
         """A start is about to be sent: a refusal of an earlier one says nothing about it."""
         with self._changed:
             self._runs.pop(run_id, None)
+            self._of(run_id).own = True
 
     def wait_ended(self, run_id: str, timeout_s: float) -> RunResult:
         """Raises `RunRefused`, `ReportRefused` for a run that is only reported on,
         `WaitTimeout`.
         """
 
-        def seen(told: _Told) -> RunResult | None:
-            if told.refused is not None:
-                raise told.refused
-            if told.ended is None and RunStarted.__name__ not in told.replies:
-                for refused in told.refused_reports.values():
-                    raise refused
-            return told.ended
+        return self._wait(run_id, _end, timeout_s, "the run has not ended")
 
-        return self._wait(run_id, seen, timeout_s, "the run has not ended")
+    def wait_own(self, run_id: str, timeout_s: float) -> RunResult | None:
+        """As `wait_ended` for a run that this client has started; None at once for any other.
+
+        None as well when the service says that the run was there before: it tells its end to
+        whoever began it.
+        """
+
+        def seen(told: _Told) -> tuple[RunResult | None] | None:
+            end = _end(told)
+            return None if end is None and _is_told(told) else (end,)
+
+        return self._wait(run_id, seen, timeout_s, "the run has not ended")[0]
+
+    def told(self, run_id: str) -> RunResult | None:
+        """What `wait_own` would return if anything has been told by now."""
+        with self._changed:
+            told = self._runs.get(run_id)
+            return _end(told) if told else None
 
     def ended(self, run_id: str) -> RunResult | None:
         """How the run ended, if that is known by now."""
@@ -153,6 +166,21 @@ class Outcomes:
             if not self._changed.wait_for(look, timeout_s):
                 raise WaitTimeout(f"run {run_id!r}: {waiting_for} within {timeout_s:g} s")
         return found[0]
+
+
+def _end(told: _Told) -> RunResult | None:
+    if told.refused is not None:
+        raise told.refused
+    if told.ended is None and RunStarted.__name__ not in told.replies:
+        for refused in told.refused_reports.values():
+            raise refused
+    return told.ended
+
+
+def _is_told(told: _Told) -> bool:
+    """Whether this client will hear of the run's end."""
+    started = told.replies.get(RunStarted.__name__)
+    return told.own and (started is None or started.answer is not AnswerType.DUPLICATE)
 
 
 def _result(answer: Answer) -> RunResult:

@@ -77,6 +77,9 @@ class Fold(Protocol):
         """All runs, stubs included."""
 
     def apply(self, record: Record) -> list[Output]:
+    def is_open(self, run_id: str) -> bool:
+        """Whether more may come of this run: it is live, or reports wait for its start."""
+
         """Move to the state after `record`. Bad input never raises; exhausted memory or stack
         does.
         """

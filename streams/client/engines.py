@@ -1,0 +1,181 @@
+"""Questions to the engines over HTTP. Any of them answers for any run: it asks the owner."""
+
+from __future__ import annotations
+
+import threading
+import time
+from http import HTTPStatus
+from typing import Final, NamedTuple
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from dalsegno.schemas.errors import ValueRefusedError
+from dalsegno.schemas.outputs import RunState
+from dalsegno.streams.client.directory import Directory
+from dalsegno.streams.client.engine_http import NotHttpError, http_get
+from dalsegno.streams.client.errors import DeliveryFailed, EngineUnavailable, UnknownRun
+from dalsegno.streams.client.views import RunView, read_run, read_runs
+
+PAUSE_FIRST_S: Final = 0.1
+PAUSE_MAX_S: Final = 2.0
+_ANSWER_S: Final = 8.0
+"""Beyond the wait that was asked for; longer than an engine waits for the owner that it asks."""
+_FINAL: Final = frozenset({"partition_not_ready", "not_yet_read"})
+"""Said by the owner itself: the other engines would only ask it."""
+
+
+class Place(NamedTuple):
+    """A run, its partition, and the offset that must have been read for the answer."""
+
+    run_id: str
+    partition: int
+    min_offset: int
+
+
+class NotYetRead(EngineUnavailable):
+    """The owner has not read so far. `lag`: records that it knows to lie before it."""
+
+    def __init__(self, detail: str, lag: int) -> None:
+        super().__init__(detail)
+        self.lag = lag
+
+
+class _Partition(msgspec.Struct):
+    state: str = ""
+    restore: dict[str, float] = {}
+
+
+class _Trouble(msgspec.Struct):
+    error: str = ""
+    detail: str = ""
+    lag: int = 0
+    partition: int | _Partition = 0
+
+
+class Engines:
+    """Thread-safe. Knows the engines' addresses from the owners topic, and reads that again when
+    one of them does not answer.
+    """
+
+    def __init__(self, directory: Directory) -> None:
+        self._directory = directory
+        self._lock = threading.Lock()
+        self._urls: dict[int, str] = {}
+        self._stale = True
+
+    def run(self, place: Place, timeout_s: float) -> RunView:
+        """The run as its owner holds it, asked again until the time is over.
+
+        Raises `UnknownRun`, `EngineUnavailable`, `SettingsError` without an owners topic.
+        """
+        deadline = time.monotonic() + timeout_s
+        pause_s = PAUSE_FIRST_S
+        while True:
+            left_s = deadline - time.monotonic()
+            try:
+                return self.ask(place, max(0.0, min(left_s, PAUSE_MAX_S)))
+            except EngineUnavailable:
+                if left_s <= pause_s:
+                    raise
+            time.sleep(pause_s)
+            pause_s = min(PAUSE_MAX_S, pause_s * 2)
+
+    def ask(self, place: Place, wait_s: float, *, until_ended: bool = False) -> RunView:
+        """One question. The engine waits for `min_offset`, and with `until_ended` for the run's end
+        or refusal, at most `wait_s`. Raises as `run`.
+        """
+        query = {"min_offset": place.min_offset, "wait_ms": int(wait_s * 1_000)}
+        if until_ended:
+            query["until"] = "ended"  # type: ignore[assignment]
+        path = f"/runs/{quote(place.run_id, safe='')}?{urlencode(query)}"
+        failures: list[str] = []
+        for url in self._around(place.partition):
+            try:
+                status, body = http_get(url + path, wait_s + _ANSWER_S)
+                if status == HTTPStatus.OK:
+                    return read_run(body)
+            except (OSError, NotHttpError, msgspec.MsgspecError, ValueRefusedError) as error:
+                failures.append(f"{url}: {error}")
+                continue
+            if status == HTTPStatus.NOT_FOUND:
+                raise UnknownRun(place.run_id)
+            failures.append(f"{url}: {_said(status, body)}")
+        self._stale = True
+        raise EngineUnavailable(_nobody(failures))
+
+    def runs(
+        self, state: RunState | None, flow: str, limit: int, timeout_s: float
+    ) -> list[RunView]:
+        """What every engine holds that answers in time. Raises `EngineUnavailable` if none does."""
+        query = urlencode(
+            {
+                **({"state": state.value} if state else {}),
+                **({"flow": flow} if flow else {}),
+                "limit": limit,
+            }
+        )
+        deadline = time.monotonic() + timeout_s
+        found: list[RunView] = []
+        failures: list[str] = []
+        urls = dict.fromkeys(self._around(-1))
+        for url in urls:
+            left_s = max(0.1, deadline - time.monotonic())
+            try:
+                status, body = http_get(f"{url}/runs?{query}", left_s)
+                if status == HTTPStatus.OK:
+                    found.extend(read_runs(body))
+                    continue
+                failures.append(f"{url}: {_said(status, body)}")
+            except (OSError, NotHttpError, msgspec.MsgspecError, ValueRefusedError) as error:
+                failures.append(f"{url}: {error}")
+        if failures:
+            self._stale = True
+        if len(failures) == len(urls):
+            raise EngineUnavailable(_nobody(failures))
+        return found[:limit]
+
+    def events_end(self, partition: int) -> int:
+        """The offset after the last event of a partition. Raises `DeliveryFailed`."""
+        return self._directory.events_end(partition)
+
+    def close(self) -> None:
+        """Free what is held. May be repeated."""
+        self._directory.close()
+
+    def _around(self, partition: int) -> list[str]:
+        """All addresses, the partition's owner first."""
+        with self._lock:
+            if self._stale:
+                try:
+                    self._urls = self._directory.urls()
+                except DeliveryFailed as error:
+                    if not self._urls:
+                        raise EngineUnavailable(f"the owners topic: {error}") from error
+                self._stale = False
+            urls = self._urls
+        owner = urls.get(partition)
+        others = sorted(set(urls.values()) - {owner})
+        return [owner, *others] if owner else others
+
+
+def _said(status: int, body: bytes) -> str:
+    """What went wrong, as the engine tells it. Raises it when no other engine can know better."""
+    try:
+        trouble = msgspec.json.decode(body, type=_Trouble)
+    except msgspec.MsgspecError:
+        return f"{status} {body[:200].decode('utf-8', 'replace')}"
+    where = trouble.partition
+    if trouble.error == "not_yet_read":
+        raise NotYetRead("the run's owner has not read the log so far yet", trouble.lag)
+    if trouble.error == "partition_not_ready" and isinstance(where, _Partition):
+        share = where.restore.get("share")
+        progress = f", {share:.0%} read back" if share is not None else ""
+        raise EngineUnavailable(f"the run's partition is {where.state}{progress}", share)
+    return f"{status} {trouble.error} {trouble.detail}".rstrip()
+
+
+def _nobody(failures: list[str]) -> str:
+    if not failures:
+        return "no engine has claimed a partition yet: is `dalsegno engine` up?"
+    return f"no engine answers: {'; '.join(failures)}"

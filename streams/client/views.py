@@ -1,0 +1,183 @@
+"""What a client is shown of a run: frozen values, as its partition's owner holds them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from dalsegno.schemas import values
+from dalsegno.schemas.outputs import RunState, StepState
+from dalsegno.schemas.values import Value
+from dalsegno.streams.client.errors import RunRefused
+from dalsegno.streams.client.outcomes import RunResult
+from dalsegno.streams.core import query
+from dalsegno.streams.core.run_table import FINAL_RUNS
+
+
+@dataclass(frozen=True, slots=True)
+class StepView:
+    """One step. `missing` names context fields that it waits for; `reason` and `detail` say how its
+    last attempt ended, if not well.
+    """
+
+    step: str
+    state: StepState
+    epoch: int
+    failures: int
+    infra_failures: int
+    progress: int
+    worker: str
+    reason: str
+    detail: str
+    missing: tuple[str, ...]
+    effects: int
+    effects_unknown: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """A run at one moment. Times are Unix milliseconds, 0 where there is none.
+
+    `kind`: `run` (live), `ended`, `refused` (its start was), or `early` (reports came, its start
+    did not yet); `state` is None for the last two. `reason` and `detail` say why it ended or was
+    refused. `context` lacks the fields of `secrets_omitted`, and is None (`context_omitted`) where
+    an ended run's was too large to be kept. `position`: the events of its partition below this
+    offset are in the view.
+    """
+
+    run_id: str
+    kind: str
+    state: RunState | None
+    flow: str
+    flow_version: int
+    run_version: int
+    steps: tuple[StepView, ...]
+    context: dict[str, Value] | None
+    secrets_omitted: tuple[str, ...]
+    waiting_for: str
+    gate: str
+    flags: tuple[str, ...]
+    reason: str
+    detail: str
+    started_ms: int
+    updated_ms: int
+    expires_ms: int
+    ended_ms: int
+    effects: int
+    effects_unknown: int
+    escalations: int
+    position: int
+
+    @property
+    def context_omitted(self) -> bool:
+        """Whether there is a context that this view does not hold."""
+        return self.context is None
+
+    @property
+    def ended(self) -> bool:
+        """Whether the run is over, in whichever of the final states."""
+        return self.state is not None and self.state in FINAL_RUNS
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the run is over, and well."""
+        return self.state is RunState.SUCCEEDED
+
+    @property
+    def refusal(self) -> RunRefused | None:
+        """Why the service refused to start it, as the error that `wait` raises."""
+        if self.kind != "refused":
+            return None
+        return RunRefused(self.run_id, self.reason, self.detail)
+
+    def step(self, name: str) -> StepView:
+        """The step of this name. Raises `KeyError`; an ended run has none any more."""
+        for each in self.steps:
+            if each.step == name:
+                return each
+        raise KeyError(name)
+
+
+class _Run(msgspec.Struct):
+    run: query.RunView
+    position: int = 0
+
+
+class _Runs(msgspec.Struct):
+    runs: list[query.RunView]
+    complete: bool = True
+
+
+def read_run(body: bytes) -> RunView:
+    """From an engine's answer. Raises `msgspec.MsgspecError`, `ValueRefusedError`."""
+    answer = msgspec.json.decode(body, type=_Run)
+    return _view(answer.run, answer.position)
+
+
+def read_runs(body: bytes) -> list[RunView]:
+    """From an engine's listing. Raises as `read_run`."""
+    return [_view(run, 0) for run in msgspec.json.decode(body, type=_Runs).runs]
+
+
+def result_of(view: RunView) -> RunResult | None:
+    """How the run ended; None while it has not."""
+    if view.state is None or not view.ended:
+        return None
+    return RunResult(
+        run_id=view.run_id,
+        state=view.state,
+        run_version=view.run_version,
+        context=view.context,
+        context_omitted=view.context_omitted,
+        reason=view.reason,
+        detail=view.detail,
+    )
+
+
+def _view(run: query.RunView, position: int) -> RunView:
+    if run.context:
+        context: dict[str, Value] | None = values.unpack_map(run.context)
+    else:
+        context = None if run.kind == "ended" else {}
+    return RunView(
+        run_id=run.run_id,
+        kind=run.kind,
+        state=run.state,
+        flow=run.flow,
+        flow_version=run.flow_version,
+        run_version=run.run_version,
+        steps=tuple(map(_step, run.steps)),
+        context=context,
+        secrets_omitted=run.secrets_omitted,
+        waiting_for=run.waiting_for,
+        gate=run.gate,
+        flags=run.flags,
+        reason=run.reason,
+        detail=run.detail,
+        started_ms=run.started_ms,
+        updated_ms=run.updated_ms,
+        expires_ms=run.expires_ms,
+        ended_ms=run.ended_ms,
+        effects=run.effects,
+        effects_unknown=run.effects_unknown,
+        escalations=run.escalations,
+        position=position,
+    )
+
+
+def _step(step: query.StepView) -> StepView:
+    return StepView(
+        step=step.step,
+        state=step.state,
+        epoch=step.epoch,
+        failures=step.failures,
+        infra_failures=step.infra_failures,
+        progress=step.progress,
+        worker=step.worker,
+        reason=step.reason,
+        detail=step.detail,
+        missing=step.missing,
+        effects=step.effects,
+        effects_unknown=step.effects_unknown,
+    )
