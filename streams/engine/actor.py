@@ -89,6 +89,10 @@ class ActorTask:
             except (EngineError, KafkaError, OSError, TimeoutError) as error:
                 log.warning("fault points begin again", partition=self.number, error=repr(error))
                 fenced = isinstance(error, FencedError)
+            except Exception:
+                # A fault of ours: the log is there, and whoever opens next folds it again.
+                log.exception("fault points failed", partition=self.number)
+                fenced = False
             finally:
                 await self._release()
             failures = 1 if self._context.clock() - began_s > _BACKOFF_MAX_S else failures + 1

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from typing import TypeVar
 
 import pytest
 from tests.integration.engine.harness import ROOT, EngineProcess, Lab, wait_for
@@ -14,12 +15,24 @@ from tests.integration.faults.called_flow import flow
 from tests.integration.faults.service import Mode, Service, peak_per_second
 
 from dalsegno.client import Client
+from dalsegno.ops.kafka.fault_points import append_to_faults, read_point, steer
 from dalsegno.schemas.codec import decode
-from dalsegno.schemas.control import BreakerState, ClockTick, FaultPointChanged, QuotaGranted
+from dalsegno.schemas.control import (
+    BreakerState,
+    ClockTick,
+    Dependency,
+    FaultPointChanged,
+    HealthCheck,
+    Policy,
+    PolicySet,
+    QuotaGranted,
+)
+from dalsegno.schemas.faults import HandAction, HealthReported
 from dalsegno.schemas.outputs import FaultReport, RunState
 
 pytestmark = pytest.mark.kafka
 
+T = TypeVar("T")
 RUNS = int(os.environ.get("DALSEGNO_TEST_RUNS", "300"))
 SPAN_S = 0.05
 AT_ONCE = 5
@@ -85,6 +98,9 @@ class Called:
             for message in self.lab.read(self.lab.topics.faults, partition)
         ]
 
+    def found(self, kind: type[T]) -> list[T]:
+        return [record for record in self.faults() if isinstance(record, kind)]
+
     def opened(self) -> bool:
         return any(
             isinstance(order, FaultPointChanged) and order.state is BreakerState.OPEN
@@ -123,7 +139,7 @@ def test_the_service_fails_and_returns_and_no_storm_meets_it(called: Called, mod
     wait_for("the breaker opens", called.opened, 60)
     waits = wait_for(
         "most runs wait",
-        lambda: [r for r in called.faults() if isinstance(r, FaultReport) and r.waiting > 20],
+        lambda: [report for report in called.found(FaultReport) if report.waiting > 20],
         60,
     )
     assert waits
@@ -152,3 +168,42 @@ def test_the_engine_dies_during_an_outage_and_its_successor_goes_on(called: Call
     called.wait_served(60)
     called.finish()
     assert set(called.service.done.values()) == {1}
+
+
+def test_by_hand_it_is_held_open_and_let_go_again(called: Called) -> None:
+    settings = called.lab.settings
+    steer(settings, "validation", HandAction.OPEN, by="ada", reason="maintenance")
+    wait_for("the breaker opens", called.opened, 60)
+    called.start(30)
+    wait_for("runs wait", lambda: read_point(settings, "validation").waiting == 30, 60)
+    assert called.served() == 0
+    steer(settings, "validation", HandAction.LIMIT, by="ada", reason="half is away", limit=2)
+    steer(settings, "validation", HandAction.CLOSE, by="ada", reason="over")
+    called.wait_served(30)
+    called.finish()
+    found = read_point(settings, "validation")
+    assert [(hand.action, hand.decided_by, hand.reason) for hand in found.hands] == [
+        ("open", "ada", "maintenance"), ("limit", "ada", "half is away"), ("close", "ada", "over"),
+    ]  # fmt: skip
+    assert found.size <= 2
+
+
+def test_a_declared_health_check_comes_before_the_probe(called: Called) -> None:
+    declared = Dependency(
+        name="validation", check=HealthCheck.HTTP, target=f"{called.service.url}/health",
+        interval_ms=200,
+    )  # fmt: skip
+    policy = Policy(dependencies=(declared,))
+    for partition in range(called.lab.partitions):
+        control = PolicySet(partition=partition, number=1, policy=policy)
+        append_to_faults(called.lab.settings, control)
+    called.service.mode = Mode.REFUSE
+    called.start(30)
+    wait_for("the breaker opens", called.opened, 60)
+    wait_for("checks fail", lambda: len(called.found(HealthReported)) > 3, 60)
+    assert not any(report.healthy for report in called.found(HealthReported))
+    assert not any(isinstance(order, QuotaGranted) for order in called.orders())
+    called.service.mode = Mode.PASS
+    called.wait_served(30)
+    called.finish()
+    assert called.service.health_checks > 0

@@ -150,7 +150,12 @@ class Points:
         retry_after_ms: int,
         offset: int,
     ) -> None:
-        """An attempt failed by the dependency that it names, else by all that it depends on."""
+        """An attempt failed by the dependency that it names, else by all that it depends on.
+
+        What is named and not declared is nobody's: no step would be held by it, and none probe it.
+        """
+        if dependency and dependency not in depends_on:
+            return
         for name in (dependency,) if dependency else depends_on:
             view = self._view(self.point_of(name, error_class))
             if view is not None and self.counts(view, offset):
@@ -277,6 +282,8 @@ class Points:
     def _plan(self, view: View) -> None:
         if view.due_ms:
             self.due_ms = min(self.due_ms, view.due_ms)
+        elif not view.holds:
+            self.due_ms = min(self.due_ms, view.failed_ms + WATCH_MS)
         if view.hand:
             self.due_ms = min(self.due_ms, view.hand[0][0])
 

@@ -23,8 +23,6 @@ _STATE: Final = {
     Phase.HALF_OPEN: BreakerState.HALF_OPEN,
     Phase.RAMPING: BreakerState.CLOSED,
 }
-# What the window of a healthy fault point is called: there is none.
-UNLIMITED: Final = 0
 _REASON_CHARS_MAX: Final = 256
 
 
@@ -246,13 +244,14 @@ class Steering:
 
     def _changed(self, partition: int, number: int) -> FaultPointChanged:
         point = self._point
+        # The window of a healthy fault point is called 0: there is none.
         window = 0 if point.phase is Phase.HEALTHY else max(1, point.size)
         return FaultPointChanged(
             partition=partition,
             number=number,
             fault_point=point.name,
             state=_STATE[point.phase],
-            window=UNLIMITED if point.phase is Phase.HEALTHY else window,
+            window=window,
             reason=point.reason[:_REASON_CHARS_MAX],
         )
 

@@ -334,6 +334,22 @@ def test_a_dependency_that_the_report_names_is_the_one() -> None:
     assert [r.fault_point for r in reports(log.fail("r0", dependency="mail"))] == ["mail"]
 
 
+def test_a_dependency_that_is_named_and_not_declared_is_nobodys() -> None:
+    log = PointLog()
+    log.runs(1, "pay")
+    assert reports(log.fail("r0", dependency="disk")) == []
+
+
+def test_a_point_that_failed_and_was_not_opened_is_forgotten_after_a_while() -> None:
+    log = PointLog()
+    log.runs(1, "pay")
+    log.fail("r0")
+    assert log.partition._now.points.views
+    log.later(10_000)
+    assert log.partition._now.points.views == {}
+    assert log.partition.next_report_ms is None
+
+
 @pytest.mark.parametrize("cut", range(1, 12))
 def test_a_restored_partition_says_and_does_the_same(cut: int) -> None:
     def story(log: PointLog) -> None:
