@@ -23,6 +23,7 @@ from dalsegno.streams.core.people.origins import FIELDS_MAX, Origins
 from dalsegno.streams.core.people.showing import Mask
 from dalsegno.streams.core.people.state import NOBODY, NOT_HANDLED, Ask
 from dalsegno.streams.core.people.wording import question, run_goal, silence, unsaid
+from dalsegno.streams.core.saga.looking import left_of
 
 # Fields that one step can ask for at a time.
 MISSING_MAX: Final = 64
@@ -65,6 +66,9 @@ def build(draft: Draft, place: int | None, ask: Ask) -> Escalation:
     message = words(mask(ask.detail)) or unsaid(draft, place, ask.reason)
     if hidden:
         message = f"{message} ({hidden} more effects are in its journal)"
+    if head.saga is not None:
+        # What a run that is taken back has left to take back, exactly.
+        message = words(f"{message}; {left_of(draft).text()}")
     origins = Origins(draft)
     reads = () if step is None else step.reads
     code, silent = silence(draft, ask.asked)

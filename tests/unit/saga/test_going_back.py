@@ -40,7 +40,7 @@ from dalsegno.schemas.events import (
     RunResumed,
 )
 from dalsegno.schemas.outputs import AnswerType, EffectStatus, Outcome, RunState, StepState
-from dalsegno.schemas.plan import OnFailure, UnknownPolicy
+from dalsegno.schemas.plan import OnFailure, Risk, UnknownPolicy
 from dalsegno.streams.core.effects import effect_key, recovery_key
 
 
@@ -250,6 +250,8 @@ def test_a_compensation_that_fails_for_good_goes_to_a_person_with_the_exact_rema
     out = failed(log, "refund")
     asked = escalations(out)[0]
     assert asked.step == "refund"
+    assert "not undone, waits for a person: pay" in asked.message
+    assert "not undone yet: reserve, pack" in asked.message
     assert row(log, "refund").state is StepState.ESCALATED
     assert view(log).state is RunState.COMPENSATING, "the other branch goes on"
     take_back(log, "unpack")
@@ -397,3 +399,31 @@ def test_two_steps_with_one_compensation_are_refused_at_the_start() -> None:
     )
     assert log.outcomes == [Outcome.REFUSED]
     assert answers(out)[0].reason == "shared_compensation"
+
+
+def test_what_awaited_an_approval_or_an_answer_is_let_go() -> None:
+    log = Log()
+    log.start(
+        plan_of(
+            step("a", compensate="undo a"),
+            step("b", needs=("a",), risk=Risk.MONEY, risk_reason="moves money"),
+            step("c", needs=("a",), reads=("lacking",)),
+            step("d", needs=("a",), retry=ONCE),
+            undo("undo a"),
+            on_failure=OnFailure.COMPENSATE,
+        )
+    )
+    did(log, "a")
+    assert row(log, "b").state is StepState.AWAITING_APPROVAL
+    assert row(log, "c").state is StepState.MISSING_INFO
+    log.began("d")
+    assert given(failed(log, "d")) == ["undo a"]
+    assert {row(log, name).state for name in "bcd"} == {StepState.SKIPPED}
+    ops = msgspec.msgpack.encode([["set", ["lacking"], 1]])
+    assert (
+        given(log.put(InformationSupplied(run_id="r", information_id="i", ops=ops, origin="me")))
+        == []
+    )
+    assert_restores(log)
+    take_back(log, "undo a")
+    assert view(log).state is RunState.COMPENSATED
