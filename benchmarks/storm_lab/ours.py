@@ -121,7 +121,7 @@ class Side:
         self._failures: dict[str, int] = {}
         self._offset = 0
         for _ in range(_BEFORE):
-            self._points.succeeded(_DEPENDS, span_ms=int(SERVICE_S * 1_000), offset=0)
+            self._points.succeeded(_DEPENDS, int(SERVICE_S * 1_000), 0)
 
     @property
     def log_ms(self) -> int:
@@ -159,7 +159,7 @@ class Side:
         points.landed((run, 0))
         if good:
             span_ms = int(span_s * 1_000)
-            points.succeeded(_DEPENDS, span_ms=span_ms, offset=offset)
+            points.succeeded(_DEPENDS, span_ms, offset)
             world.done += 1
         else:
             points.failed(_DEPENDS, "", "down", retry_after_ms=0, offset=offset)

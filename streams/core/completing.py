@@ -11,7 +11,6 @@ from dalsegno.streams.core.attempts import close, judge, observe
 from dalsegno.streams.core.context import ContextError, ContextTooLarge, WriteRefused
 from dalsegno.streams.core.draft import Draft
 from dalsegno.streams.core.escalating import Failure
-from dalsegno.streams.core.faultpoint.attempts import went_well
 from dalsegno.streams.core.flags import raise_flags
 from dalsegno.streams.core.information import recheck_missing
 from dalsegno.streams.core.moment import APPLIED, Ruling, refused
@@ -117,7 +116,7 @@ def _complete(draft: Draft, place: int, row: StepRow) -> None:
     if flight is not None:
         draft.took = (draft.steps[place].name, draft.now.log_ms - flight.since_ms)
         if draft.steps[place].depends_on:
-            went_well(draft, place, flight)
+            draft.well = (place, draft.now.log_ms - flight.since_ms, flight.offset)
     row.flight = None
     row.past = None
     row.done = head.run_version + 1

@@ -34,8 +34,9 @@ class Draft:
 
     `ready` collects steps that became ready in this unit, `held` those that were held, or are now.
     `passes`: the line whose turn it is. `permits`: those of fault points that it has spent.
-    `findings`: what it says about dependencies. `took`: the step that completed, and how long it
-    took, milliseconds.
+    `findings`: what it has against dependencies; `well`: place, span in milliseconds and offset of
+    the dispatch of an attempt that they served well. `took`: the step that completed, and its
+    milliseconds.
     """
 
     __slots__ = (
@@ -59,6 +60,7 @@ class Draft:
         "seen",
         "steps",
         "took",
+        "well",
     )
 
     def __init__(self, run: Run, now: Moment) -> None:
@@ -77,6 +79,7 @@ class Draft:
         self.passes = ""
         self.permits: tuple[tuple[str, int], ...] = ()
         self.findings: tuple[Finding, ...] = ()
+        self.well: tuple[int, int, int] | None = None
         self.took: tuple[str, int] | None = None
         self.change: ContextChange | None = None
         self.effect: tuple[int, int, Effect] | None = None

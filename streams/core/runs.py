@@ -215,8 +215,12 @@ class Runs:
             marks = self._dirty[run_id] = set()
         if draft.held or draft.took is not None or draft.head.damage is not before.damage:
             before_adoption(self._recovery, draft)
-        if draft.findings or self._points.views:
-            follow(self._points, draft)
+        points = self._points
+        if points.views or draft.findings:
+            follow(points, draft)
+        elif draft.well is not None:
+            place, span_ms, offset = draft.well
+            points.succeeded(draft.steps[place].depends_on, span_ms, offset)
         draft.adopt(marks, self._flights)
         if draft.change is not None:
             marks.add(tags.ALL_CONTEXT)

@@ -22,12 +22,6 @@ def take_permits(draft: Draft, place: int) -> int:
     return min((lapses_ms for _, lapses_ms in taken), default=NEVER)
 
 
-def went_well(draft: Draft, place: int, flight: Flight) -> None:
-    """An attempt completed."""
-    span_ms = draft.now.log_ms - flight.since_ms
-    draft.findings += (Finding(place, good=True, span_ms=span_ms, offset=flight.offset),)
-
-
 def blame(
     draft: Draft,
     place: int,
@@ -41,7 +35,6 @@ def blame(
     offset = -1 if flight is None else flight.offset
     finding = Finding(
         place,
-        good=False,
         offset=offset,
         dependency=dependency,
         error_class=error_class,
@@ -59,7 +52,16 @@ def follow(points: Points, draft: Draft) -> None:
             if row.state is HELD and row.repair is not None and row.repair.by.startswith(POINT):
                 points.demand(row.repair.by.removeprefix(POINT))
     for finding in draft.findings:
-        _tell(points, draft, finding)
+        points.failed(
+            draft.steps[finding.place].depends_on,
+            finding.dependency,
+            finding.error_class,
+            retry_after_ms=finding.retry_after_ms,
+            offset=finding.offset,
+        )
+    if draft.well is not None:
+        place, span_ms, offset = draft.well
+        points.succeeded(draft.steps[place].depends_on, span_ms, offset)
 
 
 def _flights(points: Points, draft: Draft) -> None:
@@ -75,20 +77,6 @@ def _flights(points: Points, draft: Draft) -> None:
             points.landed(key)
         if row.flight is not None and (again or before is None):
             points.took_off(key, steps[place].depends_on, row.flight.offset)
-
-
-def _tell(points: Points, draft: Draft, finding: Finding) -> None:
-    depends_on = draft.steps[finding.place].depends_on
-    if finding.good:
-        points.succeeded(depends_on, span_ms=finding.span_ms, offset=finding.offset)
-    else:
-        points.failed(
-            depends_on,
-            finding.dependency,
-            finding.error_class,
-            retry_after_ms=finding.retry_after_ms,
-            offset=finding.offset,
-        )
 
 
 def all_landed(points: Points, run: Run) -> None:

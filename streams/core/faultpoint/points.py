@@ -120,20 +120,23 @@ class Points:
         """
         return not view.holds or offset > view.since
 
-    def succeeded(self, depends_on: Sequence[str], *, span_ms: int, offset: int) -> None:
+    def succeeded(self, depends_on: Sequence[str], span_ms: int, offset: int) -> None:
         """An attempt went well. In good times only its span is kept."""
-        views, now_ms = self.views, self._around.log_ms
+        holding, spans = self.holding, self.spans
         for name in depends_on:
-            if name not in self.holding:
-                span = self.spans.get(name)
+            if not holding or name not in holding:
+                span = spans.get(name)
                 if span is not None:
                     span.add(span_ms)
-                elif len(self.spans) < SPANS_MAX:
-                    span = self.spans[name] = Span()
+                elif len(spans) < SPANS_MAX:
+                    span = spans[name] = Span()
                     span.add(span_ms)
-        if not views:
-            return
-        for view in list(views.values()):
+        if self.views:
+            self._well(depends_on, span_ms, offset)
+
+    def _well(self, depends_on: Sequence[str], span_ms: int, offset: int) -> None:
+        now_ms = self._around.log_ms
+        for view in list(self.views.values()):
             if dependency_of(view.name) in depends_on and self.counts(view, offset):
                 if view.holds or now_ms - view.failed_ms < WATCH_MS:
                     view.succeeded(span_ms)

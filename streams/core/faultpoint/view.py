@@ -28,12 +28,12 @@ class Span(msgspec.Struct, array_like=True, gc=False):
 
     def add(self, span_ms: int) -> None:
         """One more attempt went well."""
-        sample_x = max(1, span_ms) * _USUAL
-        if self.count < _USUAL:
+        sample_x = span_ms * _USUAL or 1
+        if self.count == _USUAL:
+            self.usual_x += (sample_x - self.usual_x) // _USUAL
+        else:
             self.count += 1
             self.usual_x += (sample_x - self.usual_x) // self.count
-        else:
-            self.usual_x += (sample_x - self.usual_x) // _USUAL
 
     @property
     def usual_ms(self) -> int:
