@@ -11,9 +11,8 @@ def open_for_ms(point: str, openings: int, last_ms: int, s: PointSettings) -> in
     """Milliseconds for the `openings`th time in a row (1 or more) that the breaker opens.
 
     The jitter is a hash of name and number, so that every fold agrees and fault points that fell
-    over together are probed apart. `last_ms`: how long it was the time before (0: a success came in
-    between); no shorter now. What the dependency asked for lengthens it, within a bound, and does
-    not stay.
+    over together are probed apart. `last_ms`: how long it was the time before, or what the
+    dependency asked for, whichever is more (0: a success came in between); it is no shorter now.
     """
     grown = min(s.open_max_ms, s.open_first_ms << min(max(openings, 1) - 1, 20))
     spread = grown * s.jitter_percent // 100

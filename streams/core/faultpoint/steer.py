@@ -201,9 +201,10 @@ class Steering:
     def _open(self, reason: str) -> None:
         point, now_ms = self._point, self._now_ms
         point.openings += 1
-        point.open_ms = open_for_ms(point.name, point.openings, point.open_ms, self._s)
         asked_ms = min(point.retry_after_ms, self._s.retry_after_max_ms)
-        point.until_ms = now_ms + max(point.open_ms, asked_ms)
+        least_ms = max(point.open_ms, asked_ms)
+        point.open_ms = open_for_ms(point.name, point.openings, least_ms, self._s)
+        point.until_ms = now_ms + point.open_ms
         point.timed = True
         point.retry_after_ms = 0
         point.in_a_row = 0

@@ -181,6 +181,32 @@ def test_exactly_as_many_go_as_there_are_permits_in_their_order() -> None:
     assert log.runs(1, "pay", first=50) == []
 
 
+def test_a_hundred_steps_at_the_very_moment_of_switching_and_three_are_let_go() -> None:
+    log = PointLog()
+    log.state()
+    steps = (step(f"s{n}", depends_on=("pay",)) for n in range(100))
+    log.start(plan_of(*steps))
+    assert len(log.grant(3)) == 3
+    waiting = [each for each in view(log).steps if each.state is StepState.HELD]
+    assert len(waiting) == 97
+    log.state(BreakerState.CLOSED, 1)
+    assert handoffs(log.outputs)[3:] == []
+
+
+def test_while_a_probe_takes_its_time_others_are_held_at_once_and_other_points_go_on() -> None:
+    log = PointLog()
+    log.state()
+    log.runs(1, "pay")
+    assert len(log.grant(1)) == 1
+    log.began("s0", run_id="r0")
+    for _ in range(30):
+        log.tick()
+        first = len(log.outputs)
+        assert log.runs(1, "pay", first=1_000 + len(log.records)) == []
+        assert len(log.runs(1, "mail", first=5_000 + len(log.records))) == 1
+        assert len(log.outputs) > first
+
+
 def test_a_handoff_must_be_started_within_the_lease() -> None:
     log = PointLog()
     log.state()

@@ -95,6 +95,19 @@ def test_retry_after_lengthens_a_pause_within_a_bound() -> None:
     assert other.point.until_ms - T0 - other.at_ms == DEFAULTS.retry_after_max_ms
 
 
+def test_one_error_of_another_kind_does_not_shorten_what_was_asked_for() -> None:
+    lab = Lab()
+    lab.report(failures=5, retry_after_ms=60_000, waiting=9)
+    for retry_after_ms in (60_000, 0, 60_000, 0):
+        assert lab.point.until_ms - T0 - lab.at_ms == 60_000
+        lab.until_due()
+        lab.report(failures=1, waiting=9, retry_after_ms=retry_after_ms)
+    lab.until_due()
+    lab.report(successes=1, rtt_ms=50, waiting=9)
+    lab.report(failures=5, waiting=9)
+    assert lab.point.until_ms - T0 - lab.at_ms <= 1_200
+
+
 def test_while_ramping_retry_after_stops_all_permits_until_then() -> None:
     lab = Lab()
     lab.ramp()
