@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 from tests.unit.core.log import assert_restores
-from tests.unit.core.test_fault_points import PointLog
+from tests.unit.core.point_log import PointLog
 
 from dalsegno.schemas.outputs import Handoff
 
