@@ -18,10 +18,8 @@ def barrier(draft: Draft, place: int, row: StepRow) -> str:
     step = draft.steps[place]
     again = row.epoch > 0 or step.role is StepRole.COMPENSATION
     if again and recovery.freezes:
-        line = recovery.freezes.holding(draft.head.flow, step.depends_on)
-        # What stands in a later line has had its turn in a scope that is being released.
-        passed = draft.passes and (line == draft.passes or recovery.freezes.releases(line))
-        if line and not passed:
+        line = recovery.freezes.holding(draft.head.flow, step.depends_on, draft.passes)
+        if line:
             return line
     points = draft.now.points
     if points.holding and step.depends_on and points.in_the_way(step.depends_on):

@@ -94,17 +94,18 @@ class Freezes:
         )
         return ""
 
-    def holding(self, flow: str, depends_on: Sequence[str]) -> str:
-        """The line of the first scope that a step is in, or an empty text."""
+    def holding(self, flow: str, depends_on: Sequence[str], passes: str = "") -> str:
+        """The line of the first scope that holds a step, or an empty text.
+
+        `passes`: the line whose turn it is for the step. It has passed that one, and every scope
+        that is being released: it has had its turn there, or came later than this release.
+        """
         for line, freeze in self._scopes.items():
             if freeze.covers(flow, depends_on):
+                if passes and (line == passes or freeze.batch):
+                    continue
                 return line
         return ""
-
-    def releases(self, line: str) -> bool:
-        """Whether the scope of a line is being released."""
-        freeze = self._scopes.get(line)
-        return freeze is not None and freeze.batch > 0
 
     def due(self, now_ms: int) -> list[str]:
         """Lines of which the next batch may go."""

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 # Width of the first second of an episode: a failure here and there never waits.
-WIDTH_FIRST: Final = 16
+WIDTH_FIRST: Final = 64
 # Without a recovery attempt for so long, an episode is over.
 QUIET_MS: Final = 30_000
 BEAT_MS: Final = 1_000

@@ -29,6 +29,8 @@ from dalsegno.streams.core.step_table import (
     RUNNING,
 )
 
+# Whoever froze it owns it; while clocks stand still it has no deadline, by the policy.
+_FREEZE: Final = "freeze"
 _DUE: Final = frozenset({DISPATCHED, BACKING_OFF, ESCALATED, AWAITING_APPROVAL, MISSING_INFO})
 
 
@@ -72,7 +74,7 @@ def unowned_in(run: Run, holds: Holds, log: Clocks, live: Clocks, width: int) ->
 def _of_run(run: Run, log: Clocks, live: Clocks) -> list[str]:
     head = run.head
     found = []
-    if run.log_due == NEVER and run.live_due == NEVER:
+    if run.log_due == NEVER and run.live_due == NEVER and head.waiting_for != _FREEZE:
         found.append("no deadline at all")
     if run.log_due != NEVER and not log.knows(run.id, run.log_due):
         found.append("no timer for its log deadline")
