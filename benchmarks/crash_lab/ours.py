@@ -93,8 +93,23 @@ class Dalsegno:
                 raise AssertionError(f"r{number} ended as {result}")
 
     def kill_worker(self) -> None:
+        self.stop_worker()
+        self.start_worker()
+
+    def stop_worker(self) -> None:
+        """kill -9 of the worker, which stays away."""
         self._kill("worker")
+
+    def start_worker(self) -> None:
+        """The worker comes back under its name."""
         self._start("worker")
+
+    def command(self, *arguments: str) -> str:
+        """Runs a command of `dalsegno` against this system; returns what it prints."""
+        done = subprocess.run(
+            [*CLI, *arguments], env=self._env, check=True, capture_output=True, text=True
+        )
+        return done.stdout
 
     def kill_server(self, *, restart: bool) -> None:
         self._kill("engine-0")
