@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -57,8 +58,7 @@ class RecoveryPromises:
             raise BrokenPromiseError("P2: a restored partition is another one")
         if again.next_log_deadline_ms != before.next_log_deadline_ms:
             raise BrokenPromiseError("P6: a restored partition has another next deadline")
-        seen = [p.previews.look(limit=1_000, width=4) for p in (before, again)]
-        if seen[0] != seen[1]:
+        if turns(again) != turns(before):
             raise BrokenPromiseError("P2: a restored partition has other lines")
 
     def check(
@@ -147,6 +147,17 @@ class RecoveryPromises:
                 raise BrokenPromiseError(f"left behind: {run_id} is {view.state}")
         if found.recovering != 0:
             raise BrokenPromiseError(f"pace: {found.recovering} attempts are still counted")
+
+
+def turns(partition: Partition) -> dict[str, list[tuple[str, int]]]:
+    """For each line, who would have the next turns, until it is empty."""
+    found = {}
+    holds = partition._now.recovery.holds
+    for name in holds.lines():
+        line = deepcopy(holds.line(name))
+        assert line is not None, "a line has a name"
+        found[name] = [taken for _ in range(len(line)) if (taken := line.take(partition.log_ms))]
+    return found
 
 
 def _final(state: str) -> bool:

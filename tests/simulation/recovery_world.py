@@ -55,7 +55,7 @@ class RecoveryWorld:
         self.running: list[Handoff] = []
         self.frozen: set[tuple[str, str]] = set()
         self.runs = 0
-        self.width = self.rng.choice([0, 16, 20])
+        self.width = self.rng.choice([0, 3, 5])
         self.promises = RecoveryPromises(self.width)
 
     def run(self) -> bytes:
