@@ -13,6 +13,7 @@ the order in which steps were added.
     order.take(now_ms)                   # gives it, and charges the share that it goes to
     order.remove("run-1", place)         # it waits no more: cancelled, superseded, expired
     order.drop("run-1")                  # nothing of the run waits any more
+    order.turns(now_ms, 10)              # the next ten, left where they are
     order.entries()                      # everything that waits, for a checkpoint or a preview
     WaitOrder.load(entries, balance_ms)  # the same order again
 
@@ -30,7 +31,7 @@ more than its quarter, and did not lower the worst slowdown on real graphs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import Final
 
@@ -181,6 +182,25 @@ class WaitOrder:
             self.remove(*found)
         return found
 
+    def turns(self, now_ms: int, most: int) -> list[tuple[str, int]]:
+        """The next `most` turns if nothing else happened, found by taking them and putting them
+        back: O(most · log n).
+        """
+        balance_ms, taken = self.balance_ms, []
+        while len(taken) < most and (found := self.first(now_ms)) is not None:
+            line = self._lines[found[0]]
+            taken.append(Waiting(*found, *line.steps[found[1]], line.standing))
+            self.take(now_ms)
+        for each in taken:
+            self._put(each)
+        self.balance_ms = balance_ms
+        return [(each.run_id, each.place) for each in taken]
+
+    def standings(self) -> Iterator[tuple[str, Standing]]:
+        """Every run that waits, in no order."""
+        for run_id, line in self._lines.items():
+            yield run_id, line.standing
+
     def entries(self) -> list[Waiting]:
         """Everything that waits, by run id and place: equal orders have equal entries."""
         return [
@@ -193,9 +213,18 @@ class WaitOrder:
     def load(cls, entries: Iterable[Waiting], balance_ms: int = 0) -> WaitOrder:
         """The order that `entries` and `balance_ms` came from."""
         order = cls(balance_ms)
-        for run_id, place, rank_ms, usual_ms, standing in map(msgspec.structs.astuple, entries):
-            order.put(run_id, place, rank_ms=rank_ms, usual_ms=usual_ms, standing=standing)
+        for each in entries:
+            order._put(each)
         return order
+
+    def _put(self, each: Waiting) -> None:
+        self.put(
+            each.run_id,
+            each.place,
+            rank_ms=each.rank_ms,
+            usual_ms=each.usual_ms,
+            standing=each.standing,
+        )
 
     def _stand(self, run_id: str, standing: Standing) -> None:
         heappush(self._least, (standing.work_ms, standing.since_ms, run_id))

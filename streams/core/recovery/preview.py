@@ -10,7 +10,6 @@ from dalsegno.streams.core.moment import Moment
 from dalsegno.streams.core.recovery.forecast import forecast
 from dalsegno.streams.core.recovery.freezing import Freeze
 from dalsegno.streams.core.recovery.holding import FROZEN, PACED, POINT
-from dalsegno.streams.core.recovery.order import WaitOrder
 from dalsegno.streams.core.recovery.plan import RecoveryPlan, damaged_of, plan_recovery
 from dalsegno.streams.core.recovery.ranks import lower_bound_ms
 from dalsegno.streams.core.recovery.unowned import Unowned
@@ -19,6 +18,8 @@ from dalsegno.streams.core.runstate import Run
 
 # Runs that one preview forecasts: each of them is read and scheduled.
 RUNS_MAX: Final = 1_000
+# Turns that are looked at for each run that is shown.
+_LOOKED_AT: Final = 4
 
 
 class LineView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -145,22 +146,20 @@ class Previews:
         found: dict[str, None] = {}
         for by in lines:
             line = self._now.recovery.holds.line(by)
-            if line is None:
-                continue
-            copy = WaitOrder.load(line.entries(), line.balance_ms)
-            while len(found) < limit and (taken := copy.take(self._now.log_ms)) is not None:
-                run = self._runs.get(taken[0])
+            # Of another flow, or of a run that is listed already: so more than are shown.
+            for run_id, _ in line.turns(self._now.log_ms, _LOOKED_AT * limit) if line else ():
+                run = self._runs.get(run_id)
                 if isinstance(run, Run) and (not flow or run.head.flow == flow):
-                    found[taken[0]] = None
-        return list(found)
+                    found[run_id] = None
+        return list(found)[:limit]
 
     def _waiting(self, lines: list[str]) -> dict[str, int]:
         """Runs that wait in the lines, and the work that remains of each."""
         found: dict[str, int] = {}
         for by in lines:
             line = self._now.recovery.holds.line(by)
-            for each in line.entries() if line is not None else ():
-                found[each.run_id] = each.standing.work_ms
+            for run_id, standing in line.standings() if line else ():
+                found[run_id] = standing.work_ms
         return found
 
     def _preview(self, run: Run, lines: list[str], begin_ms: int, end_ms: int) -> RunPreview:

@@ -102,8 +102,14 @@ def test_every_decision_is_that_of_looking_at_everything(
     order, reference = WaitOrder(), Reference()
     for step in history:
         assert do(order, now_ms, *step) == reference.do(now_ms, *step)  # type: ignore[arg-type]
+        assert order.turns(now_ms, 1) == [x for x in [order.first(now_ms)] if x is not None]
         assert len(order) == sum(len(steps) for _, steps in reference.runs.values())
         now_ms += 7
+    foreseen = order.turns(now_ms, 1_000)
+    at, given_to = WaitOrder.load(order.entries(), order.balance_ms), []
+    while (found := at.take(now_ms)) is not None:
+        given_to.append(found)
+    assert foreseen == given_to
     while reference.runs:
         assert order.first(now_ms) == order.first(now_ms)
         assert order.take(now_ms) == reference.take(now_ms)
