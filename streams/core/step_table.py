@@ -97,13 +97,13 @@ _VERDICTS: Final = (StepInput.LOST, StepInput.SILENT, StepInput.STUCK, StepInput
 
 # Where a closed attempt goes: wait for the next one, or for a person.
 _AFTER: Final = (BACKING_OFF, ESCALATED)
-# After the loss of a worker, at once too.
-_AFTER_LOSS: Final = (READY, *_AFTER)
+# After the loss of a worker, at once too: a compensation, once nothing holds it back any more.
+_AFTER_LOSS: Final = (READY, PENDING, *_AFTER)
 # Where a dispatch can end when the step cannot be given out.
 _GIVEN: Final = (DISPATCHED, MISSING_INFO, ESCALATED, AWAITING_APPROVAL)
 
 # Where a person's decision can take a step.
-_DECIDED: Final = (READY, SKIPPED)
+_DECIDED: Final = (READY, PENDING, SKIPPED)
 
 # Where it takes a step whose run is taken back, once a person has done that by hand.
 _BY_HAND: Final = (COMPLETED, COMPENSATING)
@@ -164,7 +164,7 @@ MANAGED: Final[Table] = {
         STUCK=_applied(),
         TIMEOUT=_applied(COMPLETED, *_AFTER),
     ),
-    BACKING_OFF: _state(_CLOSED, _NOT_RUNNING, RETRY=_applied(READY)),
+    BACKING_OFF: _state(_CLOSED, _NOT_RUNNING, RETRY=_applied(READY, PENDING)),
     MISSING_INFO: _state(
         _CLOSED,
         _NOT_RUNNING,
@@ -225,14 +225,14 @@ OBSERVED: Final[Table] = {
         _CLOSED,
         _NOT_RUNNING,
         INFORMED=_applied(READY, PENDING),
-        DECIDED=_applied(PENDING, *_DECIDED),
+        DECIDED=_applied(*_DECIDED),
         ANSWER_BY=_applied(),
         **_REPORTED,
     ),
     ESCALATED: _state(
         _CLOSED,
         _NOT_RUNNING,
-        DECIDED=_applied(PENDING, *_DECIDED),
+        DECIDED=_applied(*_DECIDED),
         ANSWER_BY=_applied(),
         **_REPORTED,
     ),

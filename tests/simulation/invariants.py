@@ -10,6 +10,7 @@ from tests.simulation.reference import Reference, encode
 from tests.simulation.story import BrokenPromiseError, Story
 
 from dalsegno.schemas.outputs import RunState
+from dalsegno.schemas.plan import StepRole
 from dalsegno.streams.core.actions import Output
 from dalsegno.streams.core.effects import effect_key
 from dalsegno.streams.core.sequence import Sequence
@@ -173,7 +174,8 @@ class Checker:
                 f"P7: run {story.run_id} should have been refused and is {story.state}"
             )
         if story.state is RunState.SUCCEEDED:
-            steps = [step.name for step in spec.started.plan.steps]
+            forward = StepRole.FORWARD
+            steps = [step.name for step in spec.started.plan.steps if step.role is forward]
             undone = [step for step in steps if step not in story.completed]
             if undone:
                 raise BrokenPromiseError(f"P6: run {story.run_id} succeeded without {undone}")

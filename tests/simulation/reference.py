@@ -42,7 +42,8 @@ class Reference:
         story = self.stories.get(run_id)
         if story is None:
             spec = self.world.specs.get(run_id)
-            story = self.stories[run_id] = Story(run_id, spec, self.core_says_in_flight)
+            make = self.world.story_class
+            story = self.stories[run_id] = make(run_id, spec, self.core_says_in_flight)
         return story
 
     def core_says_in_flight(self, run_id: str, step: str, epoch: int) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
-from tests.simulation.body import Body
 from tests.simulation.clock import Future, Process, Step, Task, first_of
 from tests.simulation.groups import Mark
 from tests.simulation.log import Entry, LogPartition, Producer
@@ -204,7 +203,7 @@ class Worker:
     def attempt(self, attempt: Attempt) -> Step:
         world = self.world
         handoff = attempt.handoff
-        body = Body(self, attempt)
+        body = world.body_class(self, attempt)
         if world.rng.random() < world.odds.release:
             # What it was given and will not start; it never starts this epoch.
             attempt.released = True

@@ -14,6 +14,7 @@ from random import Random
 from typing import Any
 
 import msgspec
+from tests.simulation.body import Body
 from tests.simulation.client import Client
 from tests.simulation.clock import Scheduler
 from tests.simulation.engine import Engine
@@ -26,7 +27,7 @@ from tests.simulation.plans import RunSpec, draw_run
 from tests.simulation.poison import poisoned
 from tests.simulation.receiver import Receiver
 from tests.simulation.service import Services
-from tests.simulation.story import BrokenPromiseError
+from tests.simulation.story import BrokenPromiseError, Story
 from tests.simulation.upgrade import NEW_CODE, OLD_CODE, Upgrade, code_for
 from tests.simulation.worker import Worker
 
@@ -144,11 +145,17 @@ POLICY = Policy(
 class World:
     """Everything of one simulation; other modules reach each other only through it."""
 
+    # What a world of another kind has in their places.
+    receiver_class = Receiver
+    body_class = Body
+    story_class = Story
+    checker_class = Checker
+
     def __init__(self, seed: int, *, large: bool = False) -> None:
         self.seed = seed
         self.rng = rng = Random(seed)
         self.setup = setup = Setup.draw(rng, large=large)
-        self.odds = Odds.draw(rng)
+        self.odds = self.draw_odds(rng)
         self.policy = POLICY
         self.scheduler = Scheduler(rng, START_MS)
         self.network = Network(self.scheduler, setup.trouble_percent)
@@ -162,14 +169,14 @@ class World:
         self.records: list[list[Record]] = [[] for _ in range(setup.partitions)]
         self.specs: dict[str, RunSpec] = {}
         for number in range(setup.runs):
-            spec = draw_run(rng, number, trouble=self.odds.client_trouble > 0)
+            spec = self.draw_spec(rng, number)
             self.specs[spec.run_id] = spec
-        self.receiver = Receiver()
+        self.receiver = self.receiver_class()
         self._make_logs()
         self.engine_group = Group(self.scheduler, setup.partitions, SESSION_MS)
         self.queue_group = QueueGroup(self.scheduler, setup.partitions, SESSION_MS)
         self.code = {f"engine-{number}": OLD_CODE for number in range(setup.engines)}
-        self.checker = Checker(self)
+        self.checker = self.checker_class(self)
         self._listen()
         self.engines = [self.start_engine(name) for name in self.code]
         self.workers = [self.start_worker(f"worker-{number}") for number in range(setup.workers)]
@@ -177,6 +184,14 @@ class World:
         self.services = Services(self)
         self.upgrade = Upgrade(self) if setup.upgrade else None
         self.faults = Faults(self)
+
+    def draw_odds(self, rng: Random) -> Odds:
+        """How often what goes wrong in this world."""
+        return Odds.draw(rng)
+
+    def draw_spec(self, rng: Random, number: int) -> RunSpec:
+        """One run of this world."""
+        return draw_run(rng, number, trouble=self.odds.client_trouble > 0)
 
     def _make_logs(self) -> None:
         rng, partitions = self.rng, range(self.setup.partitions)

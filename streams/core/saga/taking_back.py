@@ -7,6 +7,7 @@ Rules:
 2. It is `compensated` when all of them have completed with all that is known by then. One that was
    given out before more became known runs again, under the same keys: what its own journal says is
    done is not done again.
+   What failed waits for its next try until nothing that came late holds it back.
 3. An effect that is intended or confirmed late (by an attempt that had lost its step) is taken back
    like any other: its step is `compensating` again, and what has not begun waits for it.
 4. What no compensation can take back is put to a person, after the rest of its step.
@@ -53,8 +54,15 @@ class RowHolds:
         return self._draft.peek(place).needs
 
     def add(self, place: int, by: int) -> None:
-        """Changes the count of a step."""
-        self._draft.row(place).needs += by
+        """Changes the count of a step. What of it is out stays out, and waits before it is tried
+        again.
+        """
+        draft = self._draft
+        row = draft.row(place)
+        row.needs += by
+        if by > 0 and row.needs == 1 and row.state in BUSY:
+            for unit in undoing_now(draft, place).units:
+                draft.row(unit.by).needs = 1
 
     def busy(self, place: int) -> bool:
         """Whether the step has something left to take back."""
@@ -65,6 +73,8 @@ def release(draft: Draft, place: int) -> None:
     """Nothing holds the step back: its compensations go."""
     undoing = undoing_now(draft, place)
     for unit in undoing.units:
+        if draft.peek(unit.by).needs:
+            draft.row(unit.by).needs = 0
         if _has_to_run(draft, unit):
             _give(draft, unit)
     _settle(draft, place, undoing)

@@ -16,6 +16,7 @@ from tests.unit.saga.orders import (
     undo,
 )
 
+from dalsegno.schemas.events import FailureType
 from dalsegno.schemas.outputs import EffectStatus, Outcome, RunState, StepState
 from dalsegno.schemas.plan import OnFailure
 
@@ -172,3 +173,29 @@ def test_reports_of_the_way_forward_are_superseded_on_the_way_back() -> None:
     log.done("reserve", ops=[["set", ["reservation"], "reserve"]])
     assert log.outcomes == [Outcome.DUPLICATE], "the repeat of what was applied"
     assert row(log, "reserve").state is StepState.COMPENSATING
+
+
+def test_a_compensation_that_failed_waits_for_what_came_late_before_it_is_tried_again() -> None:
+    log = Log()
+    assert paying_while_packing_fails(log, intended=False) == ["release"]
+    log.began("release")
+    assert given(intend(log, "pay")) == ["refund"]
+    failed(log, "release", FailureType.TRANSIENT)
+    assert row(log, "release").state is StepState.BACKING_OFF
+    assert given(log.tick(5)) == [], "pay needs what it gives back"
+    assert row(log, "release").state is StepState.PENDING
+    assert_restores(log)
+    again = handoff_of(take_back(log, "refund"), "release")
+    assert again.epoch == 2
+    take_back(log, "release", 2)
+    assert view(log).state is RunState.COMPENSATED
+
+
+def test_one_that_fails_after_what_came_late_is_done_goes_on_as_usual() -> None:
+    log = Log()
+    paying_while_packing_fails(log, intended=False)
+    log.began("release")
+    intend(log, "pay")
+    take_back(log, "refund")
+    failed(log, "release", FailureType.TRANSIENT)
+    assert given(log.tick(5)) == ["release"]
