@@ -9,6 +9,7 @@ from pathlib import Path
 from dalsegno.schemas.outputs import Outcome
 from dalsegno.streams.core.faultpoint.actors import FaultPoints
 from dalsegno.streams.core.faultpoint.point import Phase
+from dalsegno.streams.core.partition import Partition
 from dalsegno.streams.engine import metrics_catalogue as catalogue
 from dalsegno.streams.engine.metrics import EngineMetrics
 from dalsegno.streams.engine.monitor import MonitorFigures
@@ -36,6 +37,10 @@ _PER_PARTITION = (
     catalogue.FAULT_POINT_WAITING,
     catalogue.FAULT_POINT_OUT,
     catalogue.FAULTS_REFUSED,
+    catalogue.WAITS_UNOWNED,
+    catalogue.STEPS_HELD,
+    catalogue.RECOVERY_ATTEMPTS,
+    catalogue.RECOVERY_FROZEN,
 )
 _POINTS_MAX = 200
 """Fault points that metrics tell apart: those that are not healthy, the first of them by name."""
@@ -55,6 +60,8 @@ def collect(metrics: EngineMetrics, ownership: Ownership | None) -> bytes:
             metrics.gauge(catalogue.PARTITIONS, states[state], state=state)
         for task in ownership.tasks.values():
             _partition(metrics, task)
+        for number, count in ownership.unowned.items():
+            metrics.gauge(catalogue.WAITS_UNOWNED, count, partition=str(number))
         metrics.gauge(catalogue.GROUP_SILENCE, ownership.context.joined().silent_s())
     return metrics.text()
 
@@ -74,11 +81,22 @@ def _partition(metrics: EngineMetrics, task: PartitionTask) -> None:
     age_s = checkpointer.unsaved_s(now_s)
     metrics.gauge(catalogue.CHECKPOINT_AGE, age_s, partition=partition)
     metrics.gauge(catalogue.RUNS_OPEN, fold.open_runs, partition=partition)
+    if isinstance(fold, Partition):
+        _recovery(metrics, partition, fold)
     figures = task.feed.figures() if task.feed is not None else None
     if figures is not None:
         _monitor(metrics, partition, figures)
     if task.actor is not None and task.actor.fold is not None:
         _fault_points(metrics, partition, task.actor.fold)
+
+
+def _recovery(metrics: EngineMetrics, partition: str, fold: Partition) -> None:
+    found = fold.previews.figures()
+    for held_by, count in found.held.items():
+        metrics.gauge(catalogue.STEPS_HELD, count, partition=partition, held_by=held_by)
+    metrics.gauge(catalogue.RECOVERY_ATTEMPTS, found.recovering, partition=partition)
+    frozen_s = found.frozen_ms / 1_000
+    metrics.gauge(catalogue.RECOVERY_FROZEN, frozen_s, partition=partition)
 
 
 def _fault_points(metrics: EngineMetrics, partition: str, fold: FaultPoints) -> None:

@@ -47,6 +47,7 @@ LABELS: Final = {
     "channel": "of outputs: transitions, escalations, control, faults, dead-letters, queue.NAME",
     "fault_point": "name of one that is not healthy; at most 200 for each partition",
     "phase": "of a fault point: open, half_open, ramping",
+    "held_by": "what holds a step: freeze, fault point, turn",
     "flow": f"name of a flow; at most {FLOWS_MAX}, then `other`",
 }
 
@@ -126,6 +127,19 @@ ESCALATED_AGAIN: Final = Metric(
     Kind.COUNTER,
     "Escalations of a step that was escalated before: with the total, how clear they are.",
     ("flow",),
+)
+REMINDERS: Final = Metric(
+    "dalsegno_escalation_reminders_total",
+    Kind.COUNTER,
+    "Reminders of questions that nobody had answered.",
+    ("flow",),
+)
+DECIDED: Final = Metric(
+    "dalsegno_escalation_decision_seconds",
+    Kind.HISTOGRAM,
+    "From a question to the decision that was taken, by append times.",
+    ("flow",),
+    _LONG_SECONDS,
 )
 LAG: Final = Metric(
     "dalsegno_lag_records",
@@ -255,6 +269,40 @@ FAULTS_REFUSED: Final = Metric(
     Kind.GAUGE,
     "Records of the faults topic that were refused, since its log began.",
     ("partition",),
+)
+STEPS_HELD: Final = Metric(
+    "dalsegno_steps_held",
+    Kind.GAUGE,
+    "Steps that could go by their plan and stand in a line.",
+    ("partition", "held_by"),
+)
+RECOVERY_ATTEMPTS: Final = Metric(
+    "dalsegno_recovery_attempts",
+    Kind.GAUGE,
+    "Further attempts of steps that are dispatched or running.",
+    ("partition",),
+)
+RECOVERY_FROZEN: Final = Metric(
+    "dalsegno_recovery_frozen_seconds",
+    Kind.GAUGE,
+    "Since when the oldest freeze holds recovery, by log time; 0 when nothing is frozen.",
+    ("partition",),
+)
+MONITOR_RESTARTS: Final = Metric(
+    "dalsegno_monitor_restarts_total",
+    Kind.COUNTER,
+    "Monitors that were begun anew after an error; one that fails too often stays off.",
+)
+WAITS_UNOWNED: Final = Metric(
+    "dalsegno_waits_unowned",
+    Kind.GAUGE,
+    "Runs and steps that wait without owner, deadline or next action, by the last walk: always 0.",
+    ("partition",),
+)
+RECONCILER_FAILURES: Final = Metric(
+    "dalsegno_reconciler_failures_total",
+    Kind.COUNTER,
+    "Walks over a partition's runs that ended with an error.",
 )
 LOOP_LAG: Final = Metric(
     "dalsegno_event_loop_lag_seconds",

@@ -77,6 +77,14 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     released_number: int
 
 
+class Figures(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Counts for metrics. `held`: steps by kind of line. `frozen_ms`: of the oldest freeze."""
+
+    held: dict[str, int]
+    recovering: int
+    frozen_ms: int
+
+
 class Previews:
     """Looks at a partition's recovery. Changes nothing but what is read back from its bytes."""
 
@@ -92,6 +100,19 @@ class Previews:
             return None
         estimates = self._now.recovery.estimates
         return plan_recovery(run, estimates, now_ms=self._now.log_ms, width=width)
+
+    def figures(self) -> Figures:
+        """In constant time but for the number of lines."""
+        recovery, log_ms = self._now.recovery, self._now.log_ms
+        held = {"freeze": 0, "fault point": 0, "turn": 0}
+        for by, count in recovery.holds.lines().items():
+            held[_kind_of(by)] += count
+        since = [freeze.since_ms for freeze in recovery.freezes if not freeze.batch]
+        return Figures(
+            held=held,
+            recovering=recovery.pace.in_flight,
+            frozen_ms=log_ms - min(since, default=log_ms),
+        )
 
     def unowned(self, run_id: str) -> list[Unowned]:
         """What of a run waits without owner, deadline or next action (P6): nothing should."""
@@ -182,6 +203,12 @@ class Previews:
             begin_ms=begin_ms,
             end_ms=end_ms,
         )
+
+
+def _kind_of(line: str) -> str:
+    if line.startswith(FROZEN):
+        return "freeze"
+    return "fault point" if line.startswith(POINT) else "turn"
 
 
 def _scope(freeze: Freeze) -> ScopeView:

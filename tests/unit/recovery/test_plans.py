@@ -75,6 +75,19 @@ def test_the_digest_is_that_of_the_transition_with_which_the_damage_began() -> N
     assert plan_now(log).digest in transitions(log.outputs)[-1].detail
 
 
+def test_figures_count_what_is_held_out_and_frozen() -> None:
+    log = Log()
+    freeze(log)
+    damaged(log, 3)
+    log.tick(2)
+    found = log.partition.previews.figures()
+    assert found.held == {"freeze": 3, "fault point": 0, "turn": 0}
+    assert (found.recovering, found.frozen_ms) == (0, 2_000)
+    release(log)
+    found = log.partition.previews.figures()
+    assert (found.held["freeze"], found.recovering, found.frozen_ms) == (2, 1, 0)
+
+
 def test_looking_changes_nothing() -> None:
     log = diamond()
     digest = log.partition.digest()
