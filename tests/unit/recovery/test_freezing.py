@@ -280,3 +280,54 @@ def test_the_largest_rank_of_a_run_goes_first_and_the_shortest_run_before_it() -
     # The first turn is the kept share's: the run that has waited longest for what it takes.
     assert went.index("long") < went.index("short")
     assert msgspec.json.encode(log.partition.numbers)
+
+
+def test_of_three_stalled_runs_the_one_without_attempts_left_asks_and_the_others_go_on() -> None:
+    log = Log()
+    last = RetryPolicy(initial_ms=10, max_ms=10, max_attempts=9, max_infra_attempts=1)
+    for run_id, retry in (("one", QUICK), ("two", last), ("three", QUICK)):
+        log.start(chain(1, retry=retry), run_id)
+        log.began("s0", run_id=run_id)
+    for run_id in ("one", "two", "three"):
+        log.put(
+            StallSuspected(
+                run_id=run_id,
+                step="s0",
+                epoch=1,
+                verdict=Verdict.SILENT,
+                events_offset=log.partition.position,
+                heartbeats_at_ms=log.now_ms,
+            )
+        )
+    log.tick()
+    assert [row(log, "s0", run_id).state for run_id in ("one", "two", "three")] == [
+        StepState.DISPATCHED,
+        StepState.ESCALATED,
+        StepState.DISPATCHED,
+    ]
+    (asked,) = escalations(log.outputs)
+    assert (asked.run_id, asked.reason) == ("two", "infra_attempts_exhausted")
+
+
+def test_a_worker_that_is_lost_uses_up_nothing_of_the_steps_own_budget() -> None:
+    log = Log()
+    once = RetryPolicy(initial_ms=10, max_ms=10, max_attempts=1, max_infra_attempts=3)
+    log.start(chain(1, retry=once))
+    log.began("s0")
+    log.put(
+        StallSuspected(
+            run_id="r",
+            step="s0",
+            epoch=1,
+            verdict=Verdict.SILENT,
+            events_offset=log.partition.position,
+            heartbeats_at_ms=log.now_ms,
+        )
+    )
+    log.tick()
+    found = row(log, "s0")
+    assert (found.epoch, found.failures, found.infra_failures) == (2, 0, 1)
+    log.began("s0", epoch=2)
+    failed(log, "r", epoch=2)
+    assert row(log, "s0").state is StepState.ESCALATED
+    assert escalations(log.outputs)[0].reason == "attempts_exhausted"
