@@ -186,7 +186,8 @@ class WaitOrder:
         """The next `most` turns if nothing else happened, found by taking them and putting them
         back: O(most · log n).
         """
-        balance_ms, taken = self.balance_ms, []
+        balance_ms = self.balance_ms
+        taken: list[Waiting] = []
         while len(taken) < most and (found := self.first(now_ms)) is not None:
             line = self._lines[found[0]]
             taken.append(Waiting(*found, *line.steps[found[1]], line.standing))

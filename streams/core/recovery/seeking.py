@@ -167,7 +167,8 @@ def _may_run_again(draft: Draft, place: int) -> bool:
         return False
     if draft.journal(place).effects:
         return False
-    return draft.head.reruns < draft.now.policy.supplier_reruns_max
+    used: int = draft.head.reruns
+    return used < draft.now.policy.supplier_reruns_max
 
 
 def _reopen(draft: Draft, place: int) -> None:
