@@ -24,6 +24,8 @@ from dalsegno.streams.engine import metrics_catalogue as catalogue
 from dalsegno.streams.engine.metrics_catalogue import Metric
 
 _TRACKED_MAX: Final = 10_000
+_NOTICE: Final = "notice"
+_DECISION: Final = "DecisionMade"
 _TALLIES_MAX: Final = 10_000
 _BROKEN: Final = frozenset(
     {StepState.BACKING_OFF, StepState.MISSING_INFO, StepState.ESCALATED, StepState.READY}
@@ -97,11 +99,17 @@ class Signals:
             self._tally[catalogue.EFFECTS_UNKNOWN, "", ""] += unknown
 
     def _escalation(self, escalation: Escalation) -> None:
+        if escalation.reminder:
+            self._tally[catalogue.REMINDERS, "flow", escalation.flow] += 1
+            return
+        if escalation.asked == _NOTICE:
+            return
         step = (escalation.run_id, escalation.step)
+        self._flows.put(escalation.run_id, escalation.flow)
         self._tally[catalogue.ESCALATIONS, "flow", escalation.flow] += 1
         if step in self._escalated:
             self._tally[catalogue.ESCALATED_AGAIN, "flow", escalation.flow] += 1
-        self._escalated.put(step, 1)
+        self._escalated.put(step, escalation.at_ms)
         unknown = sum(entry.status is EffectStatus.UNKNOWN for entry in escalation.effects)
         self._tally[catalogue.EFFECTS_UNKNOWN, "", ""] += unknown
 
@@ -112,6 +120,8 @@ class Signals:
         elif transition.outcome is Outcome.REFUSED:
             self._tally[catalogue.REFUSALS, "reason", transition.reason] += 1
             self._tally[catalogue.CONFLICTS, "flow", self._flow(transition.run_id)] += 1
+        elif transition.cause == _DECISION:
+            self._decided(transition)
         for change in transition.changes:
             if change.after is StepState.COMPLETED:
                 if self._broken_since:
@@ -120,6 +130,13 @@ class Signals:
                 step = (transition.run_id, change.step)
                 if step not in self._broken_since:
                     self._broken_since.put(step, transition.at_ms)
+
+    def _decided(self, transition: Transition) -> None:
+        since = self._escalated.get((transition.run_id, transition.step))
+        if since is not None:
+            took_s = max(0.0, (transition.at_ms - int(since)) / 1_000)
+            flow = self._flow(transition.run_id)
+            self._counting.observe(catalogue.DECIDED, took_s, flow=flow)
 
     def _recovered(self, transition: Transition, step: str) -> None:
         since = self._broken_since.pop((transition.run_id, step), None)

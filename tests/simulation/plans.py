@@ -37,7 +37,9 @@ class RunSpec(msgspec.Struct):
 
 
 def draw_run(rng: Random, number: int, *, trouble: bool) -> RunSpec:
-    """A run from the corpus; one in eight is refused (risk, cycle) when `trouble` is set."""
+    """A run from the corpus; one in eight is refused when `trouble` is set: a cycle, or a risk
+    without a way back or a reason.
+    """
     run_id = f"run-{number}"
     shape = SHAPES[rng.choice(list(SHAPES))]
     early_note = trouble and rng.random() < 0.2
@@ -95,7 +97,7 @@ def draw_step(
 
 
 def spoil_risk(step: StepPlan) -> StepPlan:
-    return msgspec.structs.replace(step, risk=Risk.MONEY, risk_reason="cannot be taken back")
+    return msgspec.structs.replace(step, risk=Risk.MONEY, risk_reason="", compensate="")
 
 
 def spoil_cycle(step: StepPlan) -> StepPlan:

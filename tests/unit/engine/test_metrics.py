@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.unit.core.log import Log, chain
 from tests.unit.engine.test_encoding import transition
+from tests.unit.people.asking import asked, decide, failed
 
 from dalsegno.schemas.outputs import Outcome, StepChange, StepState
 from dalsegno.streams.core.actions import Audit, Output
@@ -60,3 +62,20 @@ def test_recovery_runs_from_the_first_failure_to_the_completion() -> None:
     assert 'dalsegno_recovery_seconds_sum{flow="other"} 12.5' in text
     assert 'dalsegno_refusals_total{reason="why"} 1.0' in text
     assert 'dalsegno_outputs_total{channel="transitions"} 4.0' in text
+
+
+def test_decisions_are_timed_and_reminders_are_no_questions() -> None:
+    metrics = EngineMetrics()
+    log = Log()
+    log.start(chain(1))
+    log.began("s0")
+    package = asked(failed(log, "s0"))
+    log.now_ms += 3_600_000
+    log.tick(1)
+    decide(log, package, "retry")
+    metrics.signals.outputs(log.outputs)
+    metrics.signals.flush()
+    text = metrics.text().decode()
+    assert 'dalsegno_escalations_total{flow="flow"} 1.0' in text
+    assert 'dalsegno_escalation_reminders_total{flow="flow"} 1.0' in text
+    assert 'dalsegno_escalation_decision_seconds_sum{flow="flow"} 3601.0' in text
