@@ -3,7 +3,9 @@
 Arguments come first, then the environment: `DALSEGNO_BOOTSTRAP_SERVERS`, `DALSEGNO_PREFIX`,
 `DALSEGNO_SECURITY_PROTOCOL`, `DALSEGNO_SASL_MECHANISM`, `DALSEGNO_SASL_USERNAME`,
 `DALSEGNO_SASL_PASSWORD`, `DALSEGNO_SSL_CA_FILE`, `DALSEGNO_SSL_CERT_FILE`,
-`DALSEGNO_SSL_KEY_FILE`, `DALSEGNO_SSL_KEY_PASSWORD`, `DALSEGNO_SSL_CHECK_HOSTNAME`.
+`DALSEGNO_SSL_KEY_FILE`, `DALSEGNO_SSL_KEY_PASSWORD`, `DALSEGNO_SSL_CHECK_HOSTNAME`,
+`DALSEGNO_REGISTRY_URL`, `DALSEGNO_REGISTRY_USERNAME`, `DALSEGNO_REGISTRY_PASSWORD`,
+`DALSEGNO_REGISTRY_CA_FILE`.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from dataclasses import dataclass, field
 
 from dalsegno.schemas.topics import Topics
 from dalsegno.streams.client.errors import SettingsError
+from dalsegno.streams.client.schema_registry import RegistrySettings
 
 KafkaConfig = dict[str, str | int | float | bool | object]
 """What librdkafka is given: its own property names."""
@@ -99,6 +102,7 @@ class ClientConfig:
     request_timeout_ms: int = 10_000
     queue_messages_max: int = 100_000
     linger_ms: float = 0.0
+    registry: RegistrySettings = field(default_factory=RegistrySettings)
 
     @classmethod
     def resolve(
@@ -119,6 +123,7 @@ class ClientConfig:
             bootstrap_servers=servers,
             prefix=prefix or env.get("DALSEGNO_PREFIX") or "dalsegno",
             security=security or Security.from_env(env),
+            registry=RegistrySettings.from_env(env),
         )
 
     @property

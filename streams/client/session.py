@@ -22,6 +22,7 @@ from dalsegno.streams.client.clocks import Clocks
 from dalsegno.streams.client.config import ClientConfig, WorkerConfig
 from dalsegno.streams.client.consumer import QueueConsumer, Taken
 from dalsegno.streams.client.errors import DeliveryFailed, SettingsError
+from dalsegno.streams.client.event_encoder import EventEncoder
 from dalsegno.streams.client.heartbeats import Heartbeats
 from dalsegno.streams.client.hello import came_from_elsewhere, say_hello
 from dalsegno.streams.client.holding import Holding
@@ -73,6 +74,7 @@ class Session:
         name: WorkerName,
         producer: Producer,
         counts: WorkerCounts,
+        encode: EventEncoder,
     ) -> None:
         self._config = config
         self._settings = settings
@@ -86,7 +88,10 @@ class Session:
         self.detail = ""
         self._holding: Holding[Attempt] = Holding(settings.concurrency)
         self._outbox = Outbox(producer, self._loop)
-        self._reporter = Reporter(config.topics.events, name.name, reply_address(name.name), clocks)
+        self._encode = encode
+        self._reporter = Reporter(
+            config.topics.events, name.name, reply_address(name.name), clocks, encode
+        )
         self._runner = Runner(
             self._holding,
             self._outbox,
@@ -103,8 +108,8 @@ class Session:
         self._closing = False
 
     async def open(self) -> None:
-        """Introduce the worker and join. May be repeated after `DeliveryFailed` or
-        `KafkaException`.
+        """Introduce the worker and join. May be repeated after `DeliveryFailed`,
+        `KafkaException` or `RegistryUnavailable`.
         """
         await asyncio.to_thread(self._introduce)
 
@@ -133,6 +138,7 @@ class Session:
     def _introduce(self) -> None:
         """In a thread: all of it blocks on the broker."""
         config, settings, name = self._config, self._settings, self._name
+        self._encode.prepare()
         count = self._producer.partition_count(config.topics.events)
         if self._answers is None:
             control = self._producer.partition_count(config.topics.control)

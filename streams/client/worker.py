@@ -15,9 +15,11 @@ from confluent_kafka import KafkaException
 from dalsegno.streams.client.clocks import Clocks
 from dalsegno.streams.client.config import ClientConfig, Security, WorkerConfig
 from dalsegno.streams.client.errors import DeliveryFailed, FlowError, WorkerFenced
+from dalsegno.streams.client.event_encoder import EventEncoder
 from dalsegno.streams.client.flow import Flow
 from dalsegno.streams.client.naming import WorkerName, claim_name
 from dalsegno.streams.client.producer import Producer
+from dalsegno.streams.client.schema_registry import RegistryUnavailable
 from dalsegno.streams.client.session import Ending, Session, WorkerCounts
 from dalsegno.streams.client.step import Step
 
@@ -52,6 +54,7 @@ class Worker:
         self._clocks = clocks or Clocks()
         self._name = name
         self._steps = _steps_of(flows)
+        self._encode = EventEncoder(self._config.registry)
         self._stopping = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake = asyncio.Event()
@@ -107,6 +110,7 @@ class Worker:
                     name=name,
                     producer=producer,
                     counts=self.counts,
+                    encode=self._encode,
                 )
                 ending = await self._session(session)
                 if ending is Ending.FENCED:
@@ -134,7 +138,7 @@ class Worker:
         while not self._stopping.is_set():
             try:
                 await session.open()
-            except (DeliveryFailed, KafkaException) as error:
+            except (DeliveryFailed, KafkaException, RegistryUnavailable) as error:
                 _LOG.warning("cannot start yet, trying again: %s", error)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._wake.wait(), _RETRY_S)

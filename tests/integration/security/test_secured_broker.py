@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.integration.as_operated import engine, ready, working
 from tests.integration.security.secured import KEY_PASSWORD, PASSWORD, Secured, secured_kafka
 
 from dalsegno.client import Client, Context, Flow, Worker
 from dalsegno.ops.cli import app
 from dalsegno.ops.cli.failures import ExitCode
-from dalsegno.ops.embedded.ports import free_ports
 from dalsegno.streams.client.refused import BrokerRefused, Cause
 from dalsegno.streams.engine.app import ExitCode as EngineExit
 
 pytestmark = pytest.mark.kafka
 
-ROOT = Path(__file__).parents[3]
 WRONG = "another-password"
 CONNECTIONS = {
     "scram-sha-512": ("SASL", {}),
@@ -81,41 +72,6 @@ def set_up(
         monkeypatch.setenv(name, value)
 
 
-@contextmanager
-def engine(log: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    port = free_ports(1)[0]
-    command = [sys.executable, "-m", "dalsegno.ops.cli", "engine", "--port", str(port)]
-    with log.open("wb") as out:
-        process = subprocess.Popen(
-            command, cwd=ROOT, env=dict(os.environ), stdout=out, stderr=subprocess.STDOUT
-        )
-    try:
-        yield process, port
-    finally:
-        process.terminate()
-        process.wait(20)
-
-
-def ready(port: int) -> bool:
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5) as got:
-            return len(json.load(got)["partitions"]) == 2
-    except (urllib.error.HTTPError, OSError):
-        return False
-
-
-@contextmanager
-def working() -> Iterator[Worker]:
-    worker = Worker([flow], name=f"w-{os.environ['DALSEGNO_PREFIX']}", concurrency=4)
-    thread = threading.Thread(target=worker.run)
-    thread.start()
-    try:
-        yield worker
-    finally:
-        worker.stop()
-        thread.join(40)
-
-
 @pytest.mark.parametrize("how", CONNECTIONS)
 def test_topics_engine_worker_and_client_run_a_flow_over(
     how: str,
@@ -134,7 +90,7 @@ def test_topics_engine_worker_and_client_run_a_flow_over(
             assert process.poll() is None, log.read_text()
             assert time.monotonic() < deadline_s, log.read_text()
             time.sleep(0.1)
-        with working() as worker, Client() as client:
+        with working(flow) as worker, Client() as client:
             assert worker.ready.wait(40)
             runs = [client.start(flow, {"amount": n}) for n in range(6)]
             found = [client.wait(run_id, "60s").context["doubled"] for run_id in runs]
