@@ -34,6 +34,7 @@ from dalsegno.streams.client.durations import Duration, to_s
 from dalsegno.streams.client.ending import Ending
 from dalsegno.streams.client.engines import Engines, Place
 from dalsegno.streams.client.errors import DeliveryFailed, ReportRefused
+from dalsegno.streams.client.event_encoder import EventEncoder
 from dalsegno.streams.client.flow import Flow
 from dalsegno.streams.client.fork import ForkGuard
 from dalsegno.streams.client.offsets import LastOffsets
@@ -74,7 +75,10 @@ class Client:
         self._producer = Producer(self._config, self.name)
         self._guard = ForkGuard()
         clocks, topics = Clocks(), self._config.topics
-        self._reporter = Reporter(topics.events, self.name, reply_address(self.name), clocks)
+        self._encode = EventEncoder(self._config.registry)
+        self._reporter = Reporter(
+            topics.events, self.name, reply_address(self.name), clocks, self._encode
+        )
         self._under_way = ReportedSteps(self._producer, topics.heartbeats, self.name, clocks)
         self._outcomes = Outcomes(_OUTCOMES_MAX)
         self._engines = Engines(Directory(self._config, self.name))
@@ -281,6 +285,7 @@ class Client:
         self._guard.check()
         with self._lock:
             if self._answers is None:
+                self._encode.prepare()
                 topics = self._config.topics
                 control = self._producer.partition_count(topics.control)
                 self._partitions = self._producer.partition_count(topics.events)
