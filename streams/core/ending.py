@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from dalsegno.schemas.outputs import AnswerType, EffectStatus, RunState
+from dalsegno.schemas.plan import OnFailure
 from dalsegno.streams.core.answering import tell
 from dalsegno.streams.core.draft import Draft
 from dalsegno.streams.core.effects import effect_mark
@@ -72,8 +73,9 @@ def end_run(draft: Draft, *, step: str, epoch: int) -> Stub:
 
 
 def _left(draft: Draft) -> str:
-    """What a run that was being taken back leaves behind, exactly."""
-    if draft.head.saga is None or draft.head.state is RunState.COMPENSATED:
+    """What a run leaves behind, exactly, if it was being taken back or could have been."""
+    goes_back = draft.head.saga is not None or draft.plan.plan.on_failure is OnFailure.COMPENSATE
+    if not goes_back or draft.head.state in {RunState.COMPENSATED, RunState.SUCCEEDED}:
         return ""
     return left_of(draft).text()[:DETAIL_CHARS_MAX]
 

@@ -52,6 +52,9 @@ def run_cancelled(draft: Draft, event: RunCancelled) -> Ruling:
     """The run ends now, or is taken back first, where its plan says so."""
     ruling = _ruled(draft, RunInput.CANCELLED)
     if draft.head.saga is not None:
+        if draft.head.state is RunState.QUARANTINED:
+            fail_run(draft, "cancelled")
+            return ACCEPTED
         ruling = refused("compensating", "the run is being taken back; it ends compensated")
     if ruling is None and not end_or_go_back(draft, "cancelled", event.reason):
         _end(draft, RunState.CANCELLED, event.reason or "cancelled")
@@ -67,7 +70,10 @@ def risk_flagged(draft: Draft, event: RiskFlagged) -> Ruling:
 
 def expire_run(draft: Draft) -> None:
     """The run's time to live is over: it ends, is taken back, or is put to a person."""
-    if not end_or_go_back(draft, "ttl_passed") and not hand_over(draft):
+    if draft.head.saga is not None:
+        # Only one that was put aside on its way back has a time to live.
+        fail_run(draft, "ttl_passed")
+    elif not end_or_go_back(draft, "ttl_passed") and not hand_over(draft):
         _end(draft, RunState.EXPIRED, "ttl_passed")
 
 

@@ -22,6 +22,7 @@ from dalsegno.streams.core.people.origins import note_outside
 from dalsegno.streams.core.people.state import NOBODY, NOT_HANDLED
 from dalsegno.streams.core.people.undoing import done_by_hand, undo_now
 from dalsegno.streams.core.rows import StepRow
+from dalsegno.streams.core.runstate import NEVER
 from dalsegno.streams.core.step_table import PENDING, READY, SKIPPED
 
 Take = Callable[[Draft, int | None, DecisionMade], Ruling | None]
@@ -44,7 +45,9 @@ def _resume(draft: Draft) -> Ruling | None:
     head = draft.head
     assert head.state is RunState.QUARANTINED, "only such a run is retried as a whole"
     head.quarantine = ""
-    head.state = RunState.RUNNING if head.saga is None else RunState.COMPENSATING
+    head.state = RunState.RUNNING
+    if head.saga is not None:
+        head.state, head.expires_ms = RunState.COMPENSATING, NEVER
     people = head.people or NOBODY
     head.people = msgspec.structs.replace(people, aside=None)
     return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dalsegno.schemas.outputs import RunState
 from dalsegno.schemas.plan import OnFailure
 from dalsegno.streams.core.draft import Draft
 from dalsegno.streams.core.saga.looking import foresee, past_pivot
@@ -11,7 +12,11 @@ NOTHING_TO_UNDO = "nothing that the run has done declares how it is undone"
 
 def plan_goes_back(draft: Draft) -> bool:
     """Whether the plan says that the run goes back when it cannot reach its goal, and still may."""
-    if draft.head.saga is not None or draft.plan.plan.on_failure is not OnFailure.COMPENSATE:
+    head = draft.head
+    if head.saga is not None or draft.plan.plan.on_failure is not OnFailure.COMPENSATE:
+        return False
+    if head.state is RunState.QUARANTINED:
+        # Our own code raised on it: what it did is for a person to look at.
         return False
     return not past_pivot(draft)
 
