@@ -19,7 +19,7 @@ import uvloop
 from aiokafka.errors import KafkaError
 
 from dalsegno.schemas.intake import Intake
-from dalsegno.streams.engine.context import EngineContext, Layout
+from dalsegno.streams.engine.context import ActorFactory, EngineContext, Layout
 from dalsegno.streams.engine.control import ControlAppender
 from dalsegno.streams.engine.errors import EngineError, EvictedError, StartRefusedError
 from dalsegno.streams.engine.faust_app import make_app
@@ -27,12 +27,13 @@ from dalsegno.streams.engine.fold import FoldFactory
 from dalsegno.streams.engine.janitor import Janitor
 from dalsegno.streams.engine.metrics import EngineMetrics
 from dalsegno.streams.engine.monitor import MonitorFactory
+from dalsegno.streams.engine.outputs import LINGER_MS
 from dalsegno.streams.engine.owners import OwnersView
 from dalsegno.streams.engine.ownership import Ownership
 from dalsegno.streams.engine.producers import IdempotentProducer, ProducerPool
 from dalsegno.streams.engine.settings import EngineSettings
-from dalsegno.streams.engine.start import ready_topics, wait_for_broker
 from dalsegno.streams.engine.signatures import verify_ed25519
+from dalsegno.streams.engine.start import ready_topics, wait_for_broker
 from dalsegno.streams.engine.stopping import StopSignals
 from dalsegno.streams.engine.transport import install
 from dalsegno.streams.engine.web import EngineWeb
@@ -62,11 +63,12 @@ def run_engine(
     *,
     folds: FoldFactory,
     monitors: MonitorFactory | None = None,
+    actors: ActorFactory | None = None,
 ) -> int:
     """Run an engine in this process until a signal or an error. Returns an `ExitCode`."""
     asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
     with asyncio.Runner() as runner:
-        engine = Engine(settings, agents, folds, monitors)
+        engine = Engine(settings, agents, folds, monitors, actors)
         return int(runner.run(engine.run()))
 
 
@@ -79,11 +81,13 @@ class Engine:
         agents: AgentSetup,
         folds: FoldFactory,
         monitors: MonitorFactory | None,
+        actors: ActorFactory | None = None,
     ) -> None:
         self._settings = settings
         self._agents = agents
         self._folds = folds
         self._monitors = monitors
+        self._actors = actors
         self._metrics = EngineMetrics()
 
     async def run(self) -> ExitCode:
@@ -123,7 +127,7 @@ class Engine:
         self, layout: Layout, owners: OwnersView, web: EngineWeb, url: str, stop: StopSignals
     ) -> ExitCode:
         settings = self._settings
-        pool = ProducerPool(lambda: IdempotentProducer(settings))
+        pool = ProducerPool(lambda lane: IdempotentProducer(settings, LINGER_MS.get(lane, 0.0)))
         control = ControlAppender(
             pool,
             settings.topics.events,
@@ -144,6 +148,7 @@ class Engine:
             clock=time.monotonic,
             url=url,
             monitors=self._monitors,
+            actors=self._actors,
         )
         ownership = Ownership(context, asyncio.get_running_loop())
         app = make_app(settings)

@@ -46,5 +46,7 @@ class Applying:
                 add(produced)
                 signals(produced)
             if clock() >= until_s:
+                self._outputs.flush()
                 return False
+        self._outputs.flush()
         return True

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from aiokafka.errors import (
-    ClusterAuthorizationFailedError,
-    TransactionalIdAuthorizationFailed,
-)
+from confluent_kafka import KafkaError, KafkaException
 
 from dalsegno.schemas.topics import Topics
 from dalsegno.streams.engine.context import Layout
@@ -23,6 +20,12 @@ from dalsegno.streams.engine.topics_admin import (
     queue_names,
 )
 
+_FORBIDDEN = frozenset(
+    {
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    }
+)
 CREATE = "run `dalsegno topics create`"
 
 
@@ -92,9 +95,8 @@ async def transactions_allowed(settings: EngineSettings) -> str | None:
     try:
         await producer.start()
     except OutcomeUnknownError as error:
-        if isinstance(
-            error.__cause__, TransactionalIdAuthorizationFailed | ClusterAuthorizationFailedError
-        ):
+        cause = error.__cause__
+        if isinstance(cause, KafkaException) and cause.args[0].code() in _FORBIDDEN:
             return (
                 f"transactions are not permitted for ids `{settings.prefix}-…`: `kafka-acls --add "
                 f"--operation Write --operation Describe --transactional-id {settings.prefix}- "

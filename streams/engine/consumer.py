@@ -74,6 +74,7 @@ class BatchConsumer(driver.Consumer):  # type: ignore[misc]
         self.ownership = ownership
         self._poller: Poller | None = None
         self._flowing = False
+        self._polling = False
         self._deliveries = Deliveries()
         self.membership: Membership | None = None
         ownership.context.group = self
@@ -104,8 +105,9 @@ class BatchConsumer(driver.Consumer):  # type: ignore[misc]
         return self._thread._ensure_consumer()
 
     def wake(self) -> None:
-        """A task is ready for its next batch."""
-        if self._poller is not None:
+        """A task is ready for its next batch: the poll that is under way does not know of it."""
+        if self._polling and self._poller is not None:
+            self._polling = False  # once is enough
             self._poller.wake_soon()
 
     def silent_s(self) -> float:
@@ -188,7 +190,9 @@ class BatchConsumer(driver.Consumer):  # type: ignore[misc]
             batch.receiver.dropped(batch)
         asked, wanted = self._wishes()
         records_max = self.ownership.context.settings.batch_records_max
+        self._polling = True
         polled: Polled = await self._on_thread(poller.poll(wanted, records_max, _POLL_TIMEOUT_S))
+        self._polling = False
         if not self._flowing:
             return
         for place, end in polled.ends.items():

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-
-from aiokafka.errors import KafkaError
-from aiokafka.structs import RecordMetadata
+from collections.abc import Callable, Sequence
 
 from dalsegno.schemas import headers
 from dalsegno.schemas.codec import encode
@@ -14,8 +11,7 @@ from dalsegno.schemas.control import ControlEvent, PartitionControl, RunControl
 from dalsegno.schemas.mac import Keyring
 from dalsegno.schemas.partitioner import partition_for
 from dalsegno.streams.engine.encoding import OutRecord
-from dalsegno.streams.engine.errors import OutcomeUnknownError
-from dalsegno.streams.engine.producers import ProducerPool
+from dalsegno.streams.engine.producers import Appended, ProducerPool
 
 CONTROL_LANE = "control-events"
 
@@ -39,19 +35,22 @@ class ControlAppender:
         self._keyring = keyring
         self._signing_key = signing_key
 
-    async def append(self, event: ControlEvent) -> RecordMetadata:
-        """Append and wait: offset and append time (`.timestamp`, Unix ms).
+    async def append(self, event: ControlEvent) -> Appended:
+        """Append and wait: offset and append time.
 
         Raises `OutcomeUnknownError` if the broker did not take it, or may not have.
         """
-        record = self.sign(event)
-        producer = await self._pool.acquire(CONTROL_LANE)
+        return (await self.append_all([event]))[0]
+
+    async def append_all(self, events: Sequence[ControlEvent]) -> list[Appended]:
+        """Append events together and wait for all: where each stands.
+
+        Raises `OutcomeUnknownError`.
+        """
+        records = [self.sign(event) for event in events]
+        producer = self._pool.acquire(CONTROL_LANE)
         try:
-            ack, _ = await producer.send([record])
-            return await asyncio.shield(ack)
-        except (KafkaError, OSError, AssertionError) as error:
-            producer.spoilt = True
-            raise OutcomeUnknownError(f"control event: {error!r}") from error
+            return await asyncio.gather(*(producer.append(record) for record in records))
         finally:
             await producer.release()
 

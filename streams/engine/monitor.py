@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from aiokafka.structs import RecordMetadata
-
-from dalsegno.schemas.control import ControlEvent
+from dalsegno.schemas.control import StallSuspected
 from dalsegno.streams.engine.fold import AttemptChange
 
 
@@ -55,9 +53,9 @@ class MonitorHost(Protocol):
     def log_ms(self) -> int:
         """Log time of the events, Unix ms."""
 
-    async def append_control(self, event: ControlEvent) -> RecordMetadata:
-        """Sign and append to the events topic. Raises `OutcomeUnknownError`; repeats are
-        harmless.
+    async def append_verdicts(self, verdicts: Sequence[StallSuspected]) -> list[int]:
+        """Sign and append to the events topic: the offset of each. Raises `OutcomeUnknownError`;
+        repeats are harmless.
         """
 
     def caught_up(self) -> bool:

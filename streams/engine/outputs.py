@@ -1,9 +1,9 @@
-"""Outputs of one partition leave here: in order, one batch in flight per output partition.
+"""Outputs of one partition leave here: at once, in order, and nothing after a failure.
 
 Why so: a record of a channel may be appended only when every smaller sequence of that channel is in
-its log. So first occurrences are in order and without gaps, whatever a producer does with its queue
-after an error and however many former owners still write; readers drop repeats by the high-water
-mark.
+its log. So first occurrences are in order and without gaps, however many former owners still write;
+readers drop repeats by the high-water mark. The producer keeps that order (see `producers`); after
+its first failure a channel gives it nothing more, until all is rebuilt from the last checkpoint.
 """
 
 from __future__ import annotations
@@ -11,94 +11,98 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from itertools import islice
 from typing import Final
 
-from aiokafka.errors import KafkaTimeoutError, UnknownTopicOrPartitionError
+from confluent_kafka import KafkaError, Message
 
 from dalsegno.streams.core.actions import Output
 from dalsegno.streams.core.sequence import Sequence
-from dalsegno.streams.engine.encoding import KEYED_CHANNELS, Encoder, OutRecord
+from dalsegno.streams.engine.encoding import Encoder, OutRecord
 from dalsegno.streams.engine.errors import OutcomeUnknownError
 from dalsegno.streams.engine.producers import IdempotentProducer
 
 FAST_LANE: Final = "fast"
 RECORD_LANE: Final = "record"
+LINGER_MS: Final = {FAST_LANE: 0.2, RECORD_LANE: 5.0}
+"""By lane: long enough for what is flushed together. Nobody waits for an audit record."""
+
 BATCH_RECORDS_MAX: Final = 4_000
+_QUEUE: Final = "queue."
 _TOPIC_RETRY_S: Final = 1.0
 
 
 def lane_of(channel: str) -> str:
     """Which producer a channel uses."""
-    return FAST_LANE if channel.startswith("queue.") or channel == "control" else RECORD_LANE
+    return FAST_LANE if channel.startswith(_QUEUE) or channel == "control" else RECORD_LANE
 
 
 class Channel:
-    """The queue of one output channel, and the one batch of it that is in flight."""
+    """One output channel: what gathers while records are on their way leaves together after them.
 
-    def __init__(self, name: str, producer: IdempotentProducer) -> None:
+    `heard(channel, error)` is called for each record that was appended, or was not.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        producer: IdempotentProducer,
+        heard: Callable[[Channel, KafkaError | None], None],
+    ) -> None:
         self.name = name
         self.enqueued = 0
         self.acked = 0
         self.missing_topic = ""
         self._producer = producer
-        self._queue: deque[OutRecord] = deque()
-        self._keyed = name in KEYED_CHANNELS
-
-    @property
-    def waiting(self) -> bool:
-        """Whether anything is left to send."""
-        return bool(self._queue)
+        self._heard = heard
+        self._held: deque[OutRecord] = deque()
+        self._flying = 0
+        self._known = not name.startswith(_QUEUE)
+        self._looking: asyncio.Task[None] | None = None
 
     def add(self, record: OutRecord) -> None:
-        """Queue a record."""
-        self._queue.append(record)
+        """Queue a record; `flush` lets it go."""
         self.enqueued += 1
+        self._held.append(record)
 
-    def clear(self) -> None:
+    def flush(self) -> None:
+        """Send what is queued, unless earlier records are still on their way."""
+        held = self._held
+        if self._flying or not held:
+            return
+        if not self._known:
+            if self._looking is None:
+                self._looking = asyncio.create_task(self._look(held[0].topic))
+            return
+        send, acked = self._producer.send, self._acked
+        try:
+            for _ in range(min(len(held), BATCH_RECORDS_MAX)):
+                send(held.popleft(), acked)
+                self._flying += 1
+        except OutcomeUnknownError:
+            self._heard(self, KafkaError(KafkaError._FATAL))
+
+    def _acked(self, error: KafkaError | None, _message: Message) -> None:
+        self._flying -= 1
+        if error is None:
+            self.acked += 1
+        self._heard(self, error)
+        if self._flying == 0:
+            self.flush()
+
+    async def _look(self, topic: str) -> None:
+        """A queue's topic may be made while we wait for it; nothing overtakes meanwhile."""
+        while not await self._producer.knows(topic):
+            self.missing_topic = topic
+            await asyncio.sleep(_TOPIC_RETRY_S)
+        self.missing_topic = ""
+        self._known = True
+        self.flush()
+
+    def close(self) -> None:
         """Drop what has not left."""
-        self._queue.clear()
-
-    async def send_next(self) -> None:
-        """Send one batch per output partition and wait for every acknowledgement."""
-        batch = list(islice(self._queue, BATCH_RECORDS_MAX))
-        by_place: dict[tuple[str, int], list[OutRecord]] = {}
-        for record in batch:
-            by_place.setdefault(record[:2], []).append(record)
-        taken = await asyncio.gather(*map(self._send, by_place.values()))
-        if len(by_place) == 1:
-            done = taken[0]
-        else:
-            # A keyed channel: what did not fit goes out at once, so that the queue moves as a
-            # whole.
-            rests = [
-                records[count:]
-                for records, count in zip(by_place.values(), taken, strict=True)
-                if count < len(records)
-            ]
-            for rest in rests:
-                while rest:
-                    rest = rest[await self._send(rest) :]  # noqa: PLW2901 - consumed piece by piece
-            done = len(batch)
-        if self._queue:  # else it was cleared meanwhile: nothing of it counts any more
-            for _ in range(done):
-                self._queue.popleft()
-        self.acked += done
-
-    async def _send(self, records: list[OutRecord]) -> int:
-        while True:
-            try:
-                ack, taken = await self._producer.send(records)
-            except KafkaTimeoutError:
-                continue  # not taken yet: partitions that share an output partition wait their turn
-            except UnknownTopicOrPartitionError:
-                # Nothing was sent. A queue's topic may be made while we wait; nothing overtakes.
-                self.missing_topic = records[0].topic
-                await asyncio.sleep(_TOPIC_RETRY_S)
-                continue
-            self.missing_topic = ""
-            await ack
-            return taken
+        self._held.clear()
+        if self._looking is not None:
+            self._looking.cancel()
 
 
 class Outputs:
@@ -106,7 +110,7 @@ class Outputs:
 
     `marks`: by channel, the sequence of some record that its output partition already has (its
     tail): all up to it are there, so they are not sent again. `failed` is called once, with the
-    first error; `moved` after every acknowledgement.
+    first error; `moved` after acknowledgements.
     """
 
     def __init__(
@@ -123,28 +127,34 @@ class Outputs:
         self._failed = failed
         self._moved = moved
         self._channels: dict[str, Channel] = {}
-        self._pumps: dict[str, asyncio.Task[None]] = {}
         self._waiters: list[tuple[dict[str, int], asyncio.Future[None]]] = []
         self._closed = False
+        self._settling = False
         self.unacked = 0
         self.sent = 0
         self.skipped = 0
 
     def add(self, outputs: Iterable[Output]) -> None:
-        """Queue the outputs of one event, in order; they leave at once."""
+        """Queue the outputs of one event, in order; the next `flush` lets them go."""
         for output in outputs:
             name = output.action.channel
             if self._marks and self._is_repeat(name, output.sequence):
                 self.skipped += 1
                 continue
+            if self._closed:
+                continue
             channel = self._channels.get(name)
             if channel is None:
-                channel = self._channels[name] = Channel(name, self._producers[lane_of(name)])
+                producer = self._producers[lane_of(name)]
+                channel = self._channels[name] = Channel(name, producer, self._heard)
             channel.add(self._encoder.record(output))
             self.unacked += 1
             self.sent += 1
-            if name not in self._pumps:
-                self._pumps[name] = asyncio.create_task(self._pump(channel))
+
+    def flush(self) -> None:
+        """Let go what was added: after a slice of events, so that their outputs share requests."""
+        for channel in self._channels.values():
+            channel.flush()
 
     def _is_repeat(self, channel: str, sequence: Sequence) -> bool:
         mark = self._marks.get(channel)
@@ -155,22 +165,29 @@ class Outputs:
         del self._marks[channel]
         return False
 
-    async def _pump(self, channel: Channel) -> None:
-        try:
-            while channel.waiting and not self._closed:
-                before = channel.acked
-                await channel.send_next()
-                self.unacked -= channel.acked - before
-                self._release()
-                self._moved()
-        except Exception as error:  # noqa: BLE001 - the pump's boundary: any failure ends the task
-            # After a delivery failed for good, the producer's sequence numbers are spoilt.
-            self._producers[lane_of(channel.name)].spoilt = True
-            if not self._closed:
-                self.close_soon()
-                self._failed(OutcomeUnknownError(f"output to {channel.name}: {error!r}"))
-        finally:
-            self._pumps.pop(channel.name, None)
+    def _heard(self, channel: Channel, error: KafkaError | None) -> None:
+        if self._closed:
+            return
+        if error is not None:
+            self._fail(channel, OutcomeUnknownError(f"output to {channel.name}: {error}"))
+            return
+        self.unacked -= 1
+        if not self._settling:  # once for all that were acknowledged together
+            self._settling = True
+            asyncio.get_running_loop().call_soon(self._settle)
+
+    def _settle(self) -> None:
+        self._settling = False
+        if not self._closed:
+            self._release()
+            self._moved()
+
+    def _fail(self, channel: Channel, error: OutcomeUnknownError) -> None:
+        # After a delivery failed for good, the producer's sequence numbers are spoilt.
+        self._producers[lane_of(channel.name)].spoilt = True
+        if not self._closed:
+            self.close_soon()
+            self._failed(error)
 
     def queued(self) -> dict[str, int]:
         """How many records each channel has taken so far: what a checkpoint has to wait for."""
@@ -201,15 +218,11 @@ class Outputs:
         """Send nothing more: after a failure only a rebuild from the checkpoint may."""
         self._closed = True
         for channel in self._channels.values():
-            channel.clear()
+            channel.close()
 
     async def close(self) -> None:
-        """Stop the pumps and give the producers back."""
+        """Send nothing more, and give the producers back."""
         self.close_soon()
-        pumps = [task for task in self._pumps.values() if task is not asyncio.current_task()]
-        for task in pumps:
-            task.cancel()
-        await asyncio.gather(*pumps, return_exceptions=True)
         for _, waiter in self._waiters:
             waiter.cancel()
         for producer in self._producers.values():

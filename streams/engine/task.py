@@ -8,20 +8,19 @@ the group says that the partition is still ours. A stopped task waits for a pers
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 
 import structlog
-from aiokafka.structs import RecordMetadata
 
 from dalsegno.schemas.codec import encode
-from dalsegno.schemas.control import ClockTick, ControlEvent
+from dalsegno.schemas.control import ClockTick, ControlEvent, StallSuspected
 from dalsegno.streams.core.controls import RulesUnknown
 from dalsegno.streams.core.state_codec import StateCorrupt
 from dalsegno.streams.engine.applying import Applying
 from dalsegno.streams.engine.batch import Batch, Wanted
 from dalsegno.streams.engine.checkpoint import CheckpointDone, Checkpointer
-from dalsegno.streams.engine.context import EngineContext
+from dalsegno.streams.engine.context import EngineContext, PartitionActor
 from dalsegno.streams.engine.encoding import Encoder
 from dalsegno.streams.engine.errors import (
     EngineError,
@@ -33,6 +32,7 @@ from dalsegno.streams.engine.fold import Fold
 from dalsegno.streams.engine.heartbeats import HeartbeatFeed
 from dalsegno.streams.engine.opening import Opened, Opening
 from dalsegno.streams.engine.outputs import FAST_LANE, RECORD_LANE, Outputs
+from dalsegno.streams.engine.producers import Appended
 from dalsegno.streams.engine.reader import EventReader
 from dalsegno.streams.engine.restore import RestoreProgress
 from dalsegno.streams.engine.ticks import TickPlan
@@ -71,6 +71,7 @@ class PartitionTask:
         self.state = TaskState.NEW
         self.error: EngineError | None = None
         self.feed: HeartbeatFeed | None = None
+        self.actor: PartitionActor | None = None
         self.ticks = TickPlan()
         self.ticket = 0
         self._context = context
@@ -110,11 +111,7 @@ class PartitionTask:
     async def _start(self, opened: Opened) -> None:
         context, settings = self._context, self._context.settings
         self._producer, fold = opened.producer, opened.fold
-        try:
-            lanes = {lane: await context.pool.acquire(lane) for lane in (FAST_LANE, RECORD_LANE)}
-        except EngineError:
-            await self._producer.close()
-            raise
+        lanes = {lane: context.pool.acquire(lane) for lane in (FAST_LANE, RECORD_LANE)}
         layout = context.layout
         encoder = Encoder(
             settings.topics,
@@ -123,6 +120,9 @@ class PartitionTask:
             size_max=layout.size_of,
             encode=encode,
             omitted=context.metrics.output_omitted,
+            sign=lambda topic, partition, value: settings.keyring.sign(
+                settings.signing_key, topic, partition, value
+            ),
         )
         self._outputs = Outputs(encoder, lanes, opened.marks, self._fail, self._moved)
         self._checkpointer = Checkpointer(
@@ -140,6 +140,8 @@ class PartitionTask:
         self._next_fetch = fold.position
         if context.monitors is not None:
             self.feed = await HeartbeatFeed.start(context, self, fold.drain_in_flight())
+        if context.actors is not None and self.state is not TaskState.CLOSED:
+            self.actor = context.actors(context, self.number)
         if self.state is TaskState.CLOSED:
             await self._release()
             return
@@ -278,9 +280,13 @@ class PartitionTask:
             raise
         self.ticks.appended(appended.timestamp, self._context.clock())
 
-    async def append_control(self, event: ControlEvent) -> RecordMetadata:
+    async def append_control(self, event: ControlEvent) -> Appended:
         """Sign and append to the events topic. Raises `OutcomeUnknownError`."""
         return await self._context.control.append(event)
+
+    async def append_verdicts(self, verdicts: Sequence[StallSuspected]) -> list[int]:
+        """Append them to the events topic together: the offset of each."""
+        return [found.offset for found in await self._context.control.append_all(verdicts)]
 
     def behind_s(self, now_s: float) -> float:
         """How long ago the fold was last seen at the log's end, in seconds."""
@@ -375,6 +381,9 @@ class PartitionTask:
         feed, self.feed = self.feed, None
         if feed is not None:
             await feed.close()
+        actor, self.actor = self.actor, None
+        if actor is not None:
+            await actor.close()
         if self._checkpointer is not None:
             await self._checkpointer.close()
         outputs, self._outputs = self._outputs, None

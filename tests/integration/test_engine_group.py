@@ -137,7 +137,7 @@ def test_a_lost_broker_is_waited_for_at_the_start_and_later(
     wait_for("after the loss", lambda: transitions(lab) == 600, limit_s=120)
     engine.wait_ready()
     assert engine.get("/livez")[0] == 200
-    assert engine.term() == 0
+    assert engine.term() == 0, engine.tail()
     for report in verify(lab.settings, TinyFold, lab.partitions):
         assert report.right, report.differences
 
@@ -146,4 +146,4 @@ def test_sigterm_while_waiting_for_a_broker_ends_at_once(tmp_path: Path) -> None
     lab = Lab("127.0.0.1:1", "none", tmp_path)
     engine = lab.engine()
     wait_for("waiting", lambda: engine.get("/livez")[0] == 200)
-    assert engine.term() == 0
+    assert engine.term() == 0, engine.tail()

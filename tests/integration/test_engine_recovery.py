@@ -198,9 +198,10 @@ async def test_restore_ends_though_the_changelog_closes_with_aborted_transaction
     await spoiler.start()
     raw = spoiler._producer
     for _ in range(3):
-        await raw.begin_transaction()
-        await (await raw.send(lab.topics.runs_changelog, b"never", b"rno", partition=0))
-        await raw.abort_transaction()
+        raw.begin_transaction()
+        raw.produce(lab.topics.runs_changelog, b"rno", b"never", 0)
+        raw.flush(10)
+        raw.abort_transaction(10)
     await spoiler.close()
     engine.restart()
     engine.wait_ready()

@@ -9,25 +9,33 @@ import asyncio
 from collections.abc import Callable
 
 from dalsegno.streams.core.sequence import Sequence
+from dalsegno.streams.engine.encoding import OutRecord
 from dalsegno.streams.engine.fence import Entries, FencedProducer, Place
-from dalsegno.streams.engine.outputs import Channel, Outputs
+from dalsegno.streams.engine.outputs import Outputs
+from dalsegno.streams.engine.producers import Acked, IdempotentProducer
 
 _LATE_S = 0.4
 
 
+def _late(seconds: float) -> None:
+    """Every output is given to the producer so much later, still in order."""
+    send = IdempotentProducer.send
+
+    def late_send(self: IdempotentProducer, record: OutRecord, acked: Acked) -> None:
+        asyncio.get_running_loop().call_later(seconds, send, self, record, acked)
+
+    IdempotentProducer.send = late_send  # type: ignore[method-assign]
+
+
 def slow() -> None:
     """Outputs and checkpoints leave late."""
-    send_next, commit = Channel.send_next, FencedProducer.commit
-
-    async def late_send(self: Channel) -> None:
-        await asyncio.sleep(_LATE_S)
-        await send_next(self)
+    commit = FencedProducer.commit
 
     async def late_commit(self: FencedProducer, writes: dict[Place, Entries]) -> None:
         await asyncio.sleep(_LATE_S)
         await commit(self, writes)
 
-    Channel.send_next = late_send  # type: ignore[method-assign]
+    _late(_LATE_S)
     FencedProducer.commit = late_commit  # type: ignore[assignment, method-assign]
 
 
@@ -38,13 +46,7 @@ def early_checkpoint() -> None:
         return
 
     Outputs.acknowledged = at_once  # type: ignore[method-assign]
-    send_next = Channel.send_next
-
-    async def late_send(self: Channel) -> None:
-        await asyncio.sleep(2.0)
-        await send_next(self)
-
-    Channel.send_next = late_send  # type: ignore[method-assign]
+    _late(2.0)
 
 
 def eager_marks() -> None:

@@ -1,49 +1,57 @@
-"""One batch in flight per channel: no gap in the log whatever the producer does after an error."""
+"""Outputs leave at once and in order; after a failure nothing more does."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence as Many
 
 import pytest
-from aiokafka.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
+from confluent_kafka import KafkaError
 from tests.unit.engine.test_encoding import transition
 
 from dalsegno.schemas.codec import encode
+from dalsegno.schemas.outputs import Handoff
 from dalsegno.schemas.topics import Topics
-from dalsegno.streams.core.actions import Audit, Output
+from dalsegno.streams.core.actions import Action, Audit, Dispatch, Output
 from dalsegno.streams.core.sequence import Sequence
 from dalsegno.streams.engine import outputs as module
 from dalsegno.streams.engine.encoding import Encoder, OutRecord
+from dalsegno.streams.engine.errors import OutcomeUnknownError
 from dalsegno.streams.engine.outputs import FAST_LANE, RECORD_LANE, Outputs
+from dalsegno.streams.engine.producers import Acked
 from dalsegno.streams.engine.restore import sequence_of
 
 
 class FakeProducer:
-    """A log; batches are appended when the test says so, or fail."""
+    """A log; records are appended when the test says so, or fail."""
 
     def __init__(self) -> None:
         self.log: list[int] = []
-        self.pending: list[tuple[Many[OutRecord], asyncio.Future[None]]] = []
-        self.refusals: list[BaseException] = []
-        self.take_max = 1_000
+        self.pending: list[tuple[OutRecord, Acked]] = []
+        self.topics = True
+        self.asked = 0
+        self.refuses = False
         self.spoilt = False
 
-    async def send(self, records: Many[OutRecord]) -> tuple[asyncio.Future[None], int]:
-        if self.refusals:
-            raise self.refusals.pop()
-        ack = asyncio.get_running_loop().create_future()
-        taken = list(records)[: self.take_max]
-        self.pending.append((taken, ack))
-        return ack, len(taken)
+    def send(self, record: OutRecord, acked: Acked) -> None:
+        if self.refuses:
+            raise OutcomeUnknownError("it takes no more")
+        self.pending.append((record, acked))
 
-    def append(self) -> None:
-        records, ack = self.pending.pop(0)
-        for record in records:
+    async def knows(self, _topic: str) -> bool:
+        self.asked += 1
+        return self.topics
+
+    def append(self, count: int) -> None:
+        going, self.pending = self.pending[:count], self.pending[count:]
+        for record, acked in going:
             sequence = sequence_of(record.headers)
             assert sequence is not None
             self.log.append(sequence.count)
-        ack.set_result(None)
+            acked(None, None)  # type: ignore[arg-type]
+
+    def lose(self) -> None:
+        _, acked = self.pending.pop(0)
+        acked(KafkaError(KafkaError._MSG_TIMED_OUT), None)  # type: ignore[arg-type]
 
     async def release(self) -> None:
         pass
@@ -53,6 +61,7 @@ class Bench:
     def __init__(self, marks: dict[str, Sequence] | None = None) -> None:
         self.producer = FakeProducer()
         self.failures: list[Exception] = []
+        self.moved = 0
         encoder = Encoder(
             Topics("t"),
             0,
@@ -67,14 +76,37 @@ class Bench:
             lanes,  # type: ignore[arg-type]
             marks or {},
             self.failures.append,
-            lambda: None,
+            self._moved,
         )
 
-    def add(self, first: int, last: int) -> None:
+    def _moved(self) -> None:
+        self.moved += 1
+
+    def add(self, first: int, last: int, action: Action | None = None) -> None:
         self.outputs.add(
-            Output(Sequence(count, 0, count), Audit(transition()))
+            Output(Sequence(count, 0, count), action or Audit(transition()))
             for count in range(first, last + 1)
         )
+        self.outputs.flush()
+
+
+def handoff() -> Dispatch:
+    made = Handoff(
+        run_id="r",
+        flow="f",
+        flow_version=1,
+        step="s",
+        epoch=1,
+        goal="",
+        inputs=b"\x80",
+        run_version=1,
+        recovery_key="k",
+        dispatched_at_ms=0,
+        start_by_ms=1,
+        timeout_ms=1,
+        heartbeat_ms=1,
+    )
+    return Dispatch("new", made)
 
 
 async def settle() -> None:
@@ -82,78 +114,70 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-async def test_the_next_batch_leaves_only_after_the_acknowledgement() -> None:
+async def test_what_was_acknowledged_together_is_told_once() -> None:
     bench = Bench()
-    bench.add(1, 3)
+    bench.add(1, 6)
+    assert bench.outputs.unacked == 6
+    bench.producer.append(4)
     await settle()
-    bench.add(4, 6)
-    await settle()
+    assert bench.producer.log == [1, 2, 3, 4]
+    assert bench.outputs.unacked == 2
+    assert bench.moved == 1
+
+
+async def test_what_gathers_meanwhile_leaves_together_after_the_acknowledgement() -> None:
+    bench = Bench()
+    bench.add(1, 2)
+    bench.add(3, 4)
+    bench.add(5, 5)
+    assert len(bench.producer.pending) == 2
+    bench.producer.append(1)
     assert len(bench.producer.pending) == 1
-    bench.producer.append()
-    await settle()
-    bench.producer.append()
-    await settle()
-    assert bench.producer.log == [1, 2, 3, 4, 5, 6]
-    assert bench.outputs.unacked == 0
-
-
-async def test_what_does_not_fit_into_a_batch_follows_in_order() -> None:
-    bench = Bench()
-    bench.producer.take_max = 2
-    bench.add(1, 5)
-    for _ in range(3):
-        await settle()
-        bench.producer.append()
-    await settle()
+    bench.producer.append(1)
+    assert len(bench.producer.pending) == 3
+    bench.producer.append(3)
     assert bench.producer.log == [1, 2, 3, 4, 5]
 
 
 async def test_after_a_failure_nothing_more_leaves() -> None:
     bench = Bench()
-    bench.add(1, 2)
-    await settle()
-    bench.add(3, 4)
-    bench.producer.pending.pop()[1].set_exception(KafkaError("lost"))
-    await settle()
+    bench.add(1, 3)
+    bench.add(4, 4)
+    bench.producer.lose()
+    bench.producer.lose()
     bench.add(5, 6)
     await settle()
-    assert bench.producer.pending == []
+    assert len(bench.producer.pending) == 1
     assert bench.producer.spoilt
     assert len(bench.failures) == 1
 
 
-async def test_a_batch_that_arrives_after_the_failure_of_another_channel_changes_nothing() -> None:
+async def test_a_producer_that_takes_no_more_fails_the_partition_once() -> None:
+    bench = Bench()
+    bench.producer.refuses = True
+    bench.add(1, 3)
+    assert len(bench.failures) == 1
+    assert bench.producer.spoilt
+
+
+async def test_acknowledgements_after_the_end_change_nothing() -> None:
     bench = Bench()
     bench.add(1, 3)
-    await settle()
     bench.outputs.close_soon()
-    bench.producer.append()
+    bench.producer.append(3)
     await settle()
-    bench.add(4, 4)
-    await settle()
-    assert bench.producer.pending == []
-
-
-async def test_a_busy_output_partition_is_waited_for() -> None:
-    bench = Bench()
-    bench.producer.refusals = [KafkaTimeoutError(), KafkaTimeoutError()]
-    bench.add(1, 2)
-    await settle()
-    bench.producer.append()
-    await settle()
-    assert bench.failures == []
-    assert bench.producer.log == [1, 2]
+    assert bench.moved == 0
 
 
 async def test_a_checkpoint_waits_for_exactly_what_was_queued() -> None:
     bench = Bench()
     bench.add(1, 2)
-    await settle()
     waiting = asyncio.ensure_future(bench.outputs.acknowledged(bench.outputs.queued()))
     bench.add(3, 3)
+    bench.producer.append(1)
     await settle()
     assert not waiting.done()
-    bench.producer.append()
+    bench.producer.append(1)
     await settle()
     assert waiting.done()
     assert bench.outputs.unacked == 1
@@ -163,9 +187,7 @@ async def test_a_checkpoint_waits_for_exactly_what_was_queued() -> None:
 async def test_repeats_up_to_the_mark_are_not_sent_again() -> None:
     bench = Bench(marks={"transitions": Sequence(3, 0, 3)})
     bench.add(1, 5)
-    await settle()
-    bench.producer.append()
-    await settle()
+    bench.producer.append(2)
     assert bench.producer.log == [4, 5]
     assert bench.outputs.skipped == 3
 
@@ -173,11 +195,28 @@ async def test_repeats_up_to_the_mark_are_not_sent_again() -> None:
 async def test_a_missing_topic_is_waited_for_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_TOPIC_RETRY_S", 0.0)
     bench = Bench()
-    bench.producer.refusals = [UnknownTopicOrPartitionError(), UnknownTopicOrPartitionError()]
-    bench.add(1, 2)
+    bench.producer.topics = False
+    bench.add(1, 2, handoff())
     await settle()
-    assert bench.failures == []
-    bench.producer.append()
+    assert bench.producer.asked > 1
+    assert bench.producer.pending == []
+    assert bench.outputs.missing_topics == ("t.queue.new",)
+    bench.producer.topics = True
+    bench.add(3, 3, handoff())
     await settle()
-    assert bench.producer.log == [1, 2]
+    bench.add(4, 4, handoff())
+    bench.producer.append(3)
+    bench.producer.append(1)
+    assert bench.producer.log == [1, 2, 3, 4]
     assert bench.outputs.missing_topics == ()
+
+
+async def test_what_waits_for_a_topic_is_dropped_with_the_partition() -> None:
+    bench = Bench()
+    bench.producer.topics = False
+    bench.add(1, 2, handoff())
+    await settle()
+    await bench.outputs.close()
+    bench.producer.topics = True
+    await settle()
+    assert bench.producer.pending == []
