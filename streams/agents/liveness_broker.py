@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Collection
+from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 import structlog
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
+from confluent_kafka import KafkaError as ProduceError
+from confluent_kafka import Message, Producer
 
 from dalsegno.schemas import codec
 from dalsegno.schemas.liveness import Canary, Mark
 from dalsegno.streams.client.marks import parse_mark
-from dalsegno.streams.engine.security import aiokafka_options
+from dalsegno.streams.engine.security import aiokafka_options, librdkafka_options
 from dalsegno.streams.engine.settings import EngineSettings
 
 log = structlog.get_logger(__name__)
@@ -51,38 +54,51 @@ class LivenessBroker(Protocol):
 
 
 class KafkaLivenessBroker:
-    """A producer without retries of its own, a consumer that only asks, and an admin client."""
+    """A producer that keeps nothing for long, a consumer that only asks, and an admin client.
+
+    The producer has its own threads: aiokafka's leaves tasks behind when it is closed while
+    canaries wait for a broker that is away.
+    """
 
     def __init__(self, settings: EngineSettings) -> None:
         options = aiokafka_options(settings)
         self._topics = settings.topics
-        self._producer = AIOKafkaProducer(**options, acks=1, linger_ms=0)
+        self._producer = Producer(
+            {
+                **librdkafka_options(settings),
+                "acks": 1,
+                "linger.ms": 0,
+                "message.timeout.ms": settings.request_timeout_ms,
+                "allow.auto.create.topics": False,
+            }
+        )
         # Only committed records count as read, so the ends are those of committed records too.
         self._consumer = AIOKafkaConsumer(**options, isolation_level="read_committed")
         self._admin = AIOKafkaAdminClient(**options)
-        self._on_the_way: dict[int, asyncio.Future[object]] = {}
+        self._on_the_way: set[int] = set()
 
     async def start(self) -> None:
-        """Connect all three."""
-        await asyncio.gather(self._producer.start(), self._consumer.start(), self._admin.start())
+        """Connect."""
+        await asyncio.gather(self._consumer.start(), self._admin.start())
 
     async def canary(self, canary: Canary) -> None:
         """Append without waiting; while one of the partition is on its way, none follows it."""
+        self._producer.poll(0)  # what became of the ones before
         if canary.partition in self._on_the_way:
             return
-        ack = await self._producer.send(
+        self._on_the_way.add(canary.partition)
+        self._producer.produce(
             self._topics.heartbeats,
             codec.encode(canary),
             key=str(canary.partition).encode(),
             partition=canary.partition,
+            on_delivery=partial(self._appended, canary.partition),
         )
-        self._on_the_way[canary.partition] = ack
-        ack.add_done_callback(lambda done: self._appended(canary.partition, done))
 
-    def _appended(self, partition: int, done: asyncio.Future[object]) -> None:
-        self._on_the_way.pop(partition, None)
-        if not done.cancelled() and done.exception() is not None:
-            log.warning("canary lost", partition=partition, error=repr(done.exception()))
+    def _appended(self, partition: int, error: ProduceError | None, _message: Message) -> None:
+        self._on_the_way.discard(partition)
+        if error is not None:
+            log.warning("canary lost", partition=partition, error=error.str())
 
     async def ends(self, partitions: Collection[int]) -> dict[int, Ends]:
         """One request per broker for both topics."""
@@ -109,6 +125,8 @@ class KafkaLivenessBroker:
 
     async def close(self) -> None:
         """Disconnect; canaries on their way are dropped."""
-        for client in (self._producer.stop(), self._consumer.stop(), self._admin.close()):
+        self._producer.purge()
+        self._producer.flush(0)
+        for client in (self._consumer.stop(), self._admin.close()):
             with contextlib.suppress(TimeoutError, KafkaError, OSError):
                 await asyncio.wait_for(client, _CLOSE_TIMEOUT_S)
