@@ -17,6 +17,7 @@ from dalsegno.streams.core.faultpoint.point import FaultPoint, Phase
 from dalsegno.streams.engine.actor import ActorTask
 from dalsegno.streams.engine.context import EngineContext
 from dalsegno.streams.engine.errors import EngineError
+from dalsegno.streams.engine.faults_reader import FaultsReader
 
 log = structlog.get_logger(__name__)
 
@@ -34,6 +35,7 @@ class FaultsService:
 
     def __init__(self) -> None:
         self.actors: dict[int, Actor] = {}
+        self._reader: FaultsReader | None = None
         self._loop: asyncio.Task[None] | None = None
         self._jobs: set[asyncio.Task[None]] = set()
         self._checked_s: dict[str, float] = {}
@@ -41,7 +43,9 @@ class FaultsService:
 
     def __call__(self, context: EngineContext, number: int) -> Actor:
         """The actor of a partition that was opened."""
-        actor = Actor(context, number, self)
+        if self._reader is None:
+            self._reader = FaultsReader(context.settings)
+        actor = Actor(context, number, self._reader, self)
         self.actors[number] = actor
         if self._loop is None or self._loop.done():
             self._loop = asyncio.create_task(self._look(context))
@@ -120,8 +124,10 @@ class FaultsService:
 class Actor(ActorTask):
     """One actor, known to its service."""
 
-    def __init__(self, context: EngineContext, number: int, service: FaultsService) -> None:
-        super().__init__(context, number)
+    def __init__(
+        self, context: EngineContext, number: int, reader: FaultsReader, service: FaultsService
+    ) -> None:
+        super().__init__(context, number, reader)
         self._service = service
 
     async def close(self) -> None:

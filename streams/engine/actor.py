@@ -9,15 +9,13 @@ duplicate there. Whatever fails begins again at the fence, as long as the partit
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import secrets
 import time
 from collections.abc import Sequence
 from typing import Final
 
 import structlog
-from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 from aiokafka.structs import ConsumerRecord
 
 from dalsegno import __version__
@@ -33,19 +31,24 @@ from dalsegno.streams.core.faultpoint.actors import FaultPoints
 from dalsegno.streams.core.record import Record, Unreadable
 from dalsegno.streams.core.state_codec import StateCorrupt
 from dalsegno.streams.engine.context import EngineContext
-from dalsegno.streams.engine.errors import EngineError, FencedError, PartitionStoppedError
+from dalsegno.streams.engine.errors import (
+    EngineError,
+    FencedError,
+    PartitionStoppedError,
+    PositionLostError,
+)
+from dalsegno.streams.engine.faults_reader import FaultsFeed, FaultsReader
 from dalsegno.streams.engine.fence import FencedProducer
 from dalsegno.streams.engine.opening import start_position
 from dalsegno.streams.engine.producers import Appended
 from dalsegno.streams.engine.restore import CLAIM_KEY, RestoreJob, RestoreProgress, restore
-from dalsegno.streams.engine.security import aiokafka_options
 from dalsegno.streams.engine.signing import Signer
 from dalsegno.streams.engine.ticks import TickPlan
 
 log = structlog.get_logger(__name__)
 
 ORDERS_LANE: Final = "fault-orders"
-_POLL_MS: Final = 1_000
+_WAIT_S: Final = 0.5
 _BACKOFF_FIRST_S: Final = 0.2
 _BACKOFF_MAX_S: Final = 15.0
 
@@ -53,8 +56,9 @@ _BACKOFF_MAX_S: Final = 15.0
 class ActorTask:
     """Runs from its construction to `close`."""
 
-    def __init__(self, context: EngineContext, number: int) -> None:
+    def __init__(self, context: EngineContext, number: int, reader: FaultsReader) -> None:
         settings = context.settings
+        self._reader = reader
         self.number = number
         self.fold: FaultPoints | None = None
         self.stopped: PartitionStoppedError | None = None
@@ -68,7 +72,7 @@ class ActorTask:
             settings.topics.events, context.layout.partitions, settings.keyring, key
         )
         self._to_faults = Signer(self._topic, self._partitions, settings.keyring, key)
-        self._consumer: AIOKafkaConsumer | None = None
+        self._feed: FaultsFeed | None = None
         self._producer: FencedProducer | None = None
         self._commit: asyncio.Task[None] | None = None
         self._committed = -1
@@ -137,16 +141,7 @@ class ActorTask:
         )
         self.ticks = TickPlan()
         self._committed = fold.position
-        place = TopicPartition(self._topic, self.number)
-        self._consumer = AIOKafkaConsumer(
-            **aiokafka_options(settings),
-            enable_auto_commit=False,
-            auto_offset_reset="none",
-            fetch_max_wait_ms=_POLL_MS,
-        )
-        await self._consumer.start()
-        self._consumer.assign([place])
-        self._consumer.seek(place, fold.position)
+        self._feed = self._reader.open(self.number, fold.position)
         self.fold = fold
         log.info("fault points open", partition=self.number, position=fold.position)
 
@@ -165,10 +160,15 @@ class ActorTask:
             ) from error
 
     async def _read(self) -> None:
-        assert self._consumer is not None
+        assert self._feed is not None
         while True:
-            found = await self._consumer.getmany(timeout_ms=_POLL_MS)
-            for records in found.values():
+            try:
+                records = await self._feed.next(_WAIT_S)
+            except OffsetOutOfRangeError as error:
+                raise PositionLostError(
+                    self.number, "out_of_range", f"the faults log no longer has it: {error}"
+                ) from error
+            if records:
                 await self._take(records)
             self._checkpoint()
             if self._commit is not None and self._commit.done():
@@ -227,12 +227,11 @@ class ActorTask:
 
     def tick_owed(self) -> bool:
         """Whether a tick has to be appended now. Asked several times a second."""
-        if self.fold is None or self._consumer is None:
+        if self.fold is None or self._feed is None:
             return False
-        now_s = self._context.clock()
-        end = self._consumer.highwater(TopicPartition(self._topic, self.number))
+        end = self._feed.end
         behind_s = 0.0 if end is None or self.fold.position >= end else 1.0
-        return self.ticks.due(self.fold, behind_s, now_s)
+        return self.ticks.due(self.fold, behind_s, self._context.clock())
 
     async def tick(self) -> None:
         """Append a tick. One is in flight at a time."""
@@ -266,10 +265,9 @@ class ActorTask:
         if commit is not None:
             commit.cancel()
             await asyncio.gather(commit, return_exceptions=True)
-        consumer, self._consumer = self._consumer, None
-        if consumer is not None:
-            with contextlib.suppress(KafkaError, TimeoutError):
-                await consumer.stop()
+        feed, self._feed = self._feed, None
+        if feed is not None:
+            self._reader.close(feed)
         producer, self._producer = self._producer, None
         if producer is not None:
             await producer.close()

@@ -11,6 +11,7 @@ from aiokafka import TopicPartition
 from dalsegno.schemas.intake import Intake
 from dalsegno.streams.core.faultpoint.actors import FaultPoints
 from dalsegno.streams.engine.control import ControlAppender
+from dalsegno.streams.engine.errors import PartitionStoppedError
 from dalsegno.streams.engine.fold import Clock, FoldFactory
 from dalsegno.streams.engine.metrics import EngineMetrics
 from dalsegno.streams.engine.monitor import MonitorFactory
@@ -61,6 +62,10 @@ class PartitionActor(Protocol):
     @property
     def fold(self) -> FaultPoints | None:
         """Their state, None while they are being opened."""
+
+    @property
+    def stopped(self) -> PartitionStoppedError | None:
+        """Why it waits for a person, if it does."""
 
     async def close(self) -> None:
         """The partition is no longer ours."""

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from dalsegno.schemas.outputs import RunState
+from dalsegno.streams.core.faultpoint.point import Phase
+from dalsegno.streams.engine.context import PartitionActor
 from dalsegno.streams.engine.task import OPENING, PartitionTask
 
 LIMIT_DEFAULT: Final = 100
@@ -45,7 +47,22 @@ def partition_view(task: PartitionTask) -> dict[str, object]:
         view["counts"] = dict(task.fold.counts)
         view["waiting"] = task.fold.waiting
         view["open_runs"] = task.fold.open_runs
+    if task.actor is not None:
+        view["fault_points"] = _fault_points(task.actor)
     return view
+
+
+def _fault_points(actor: PartitionActor) -> object:
+    """Those of its partition that are not healthy, by phase; or why it does not run."""
+    if actor.stopped is not None:
+        return str(actor.stopped)
+    if actor.fold is None:
+        return "opening"
+    return {
+        name: str(point.phase)
+        for name, point in sorted(actor.fold.points.items())
+        if point.phase is not Phase.HEALTHY
+    }
 
 
 @dataclass(frozen=True, slots=True)
