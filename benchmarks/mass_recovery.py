@@ -19,6 +19,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from benchmarks.crash_lab import body
 from benchmarks.crash_lab.ours import Dalsegno
@@ -89,8 +90,23 @@ def read(bootstrap: str, *topics: str) -> Seen:
 
 def waiting(system: Dalsegno) -> int:
     """Runs that stand in a line, as the preview says."""
-    found = json.loads(system.command("recovery", "preview", "--json"))
-    return sum(row["waiting_runs"] for row in found)
+    return sum(row["waiting_runs"] for row in preview(system))
+
+
+def preview(system: Dalsegno) -> list[dict[str, Any]]:
+    """What is held, by partition."""
+    found: list[dict[str, Any]] = json.loads(system.command("recovery", "preview", "--json"))
+    return found
+
+
+def planned_ms(system: Dalsegno) -> int:
+    """What the plan of the first run in line predicts; 0 when none waits."""
+    for row in preview(system):
+        for run in row["runs"]:
+            plan = json.loads(system.command("plan", run["run_id"], "--json"))
+            assert plan["predicted_ms"] >= plan["bound_ms"], plan
+            return int(plan["predicted_ms"])
+    return 0
 
 
 def until_held(system: Dalsegno, runs: int, limit_s: float) -> int:
@@ -115,7 +131,7 @@ def run_round(folder: Path, runs: int, away_s: float, *, frozen: bool) -> dict[s
             time.sleep(0.002)
         system.stop_worker()
         lost = body.effects(folder)
-        held = 0
+        held = predicted_ms = 0
         if frozen:
             system.command("recovery", "freeze", "--reason", "the pool is down")
         time.sleep(away_s)
@@ -123,6 +139,7 @@ def run_round(folder: Path, runs: int, away_s: float, *, frozen: bool) -> dict[s
         system.start_worker()
         if frozen:
             held = until_held(system, lost.starts - lost.effects, 30)
+            predicted_ms = planned_ms(system)
             system.command("recovery", "release")
         system.wait_results(runs, LIMIT_S)
         took = time.time() - back
@@ -137,6 +154,7 @@ def run_round(folder: Path, runs: int, away_s: float, *, frozen: bool) -> dict[s
         "attempts found lost": len(seen.found),
         "found more than once": sum(count > 1 for count in seen.found.values()),
         "held while frozen": held,
+        "plan of the first in line, ms": predicted_ms,
         "further attempts": len(seen.again),
         "most in the first second, per partition": seen.first_second(PARTITIONS),
         "worker back to all results, s": round(took, 2),

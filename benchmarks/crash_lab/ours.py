@@ -80,7 +80,7 @@ class Dalsegno:
         pid = self._pid(name)
         self._used[name] = self._used.get(name, 0.0) + cpu_seconds(pid)
         os.kill(pid, 9)
-        self._guards.pop(name).wait()
+        _close(self._guards.pop(name))
 
     def submit(self, runs: int) -> None:
         self._client.start_many(flow, {f"r{number}": {} for number in range(runs)})
@@ -135,5 +135,11 @@ class Dalsegno:
                 guard.wait(12)
             except subprocess.TimeoutExpired:
                 os.kill(self._pid(name), 9)
-                guard.wait()
+            _close(guard)
         self.kafka.stop()
+
+
+def _close(guard: subprocess.Popen[bytes]) -> None:
+    guard.wait()
+    if guard.stdin is not None:
+        guard.stdin.close()
