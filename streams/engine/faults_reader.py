@@ -141,8 +141,9 @@ class FaultsReader:
                 each.cancel()
             await asyncio.gather(got, woken, return_exceptions=True)
         for place, records in found.items():
-            feed = self._feeds.get(place.partition)
-            if feed is not None and records and records[0].offset == feed.position:
-                feed.put(records)
+            reader = self._feeds.get(place.partition)
+            # What was fetched for an earlier feed of the partition may lie behind this one's place.
+            if reader is not None and records and records[0].offset >= reader.position:
+                reader.put(records)
         for number, feed in self._feeds.items():
             feed.end = consumer.highwater(TopicPartition(self._topic, number))
