@@ -15,8 +15,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import structlog
-from aiokafka.errors import KafkaError, OffsetOutOfRangeError
-from aiokafka.structs import ConsumerRecord
+from aiokafka.errors import KafkaError
 
 from dalsegno import __version__
 from dalsegno.schemas.codec import encode
@@ -35,7 +34,6 @@ from dalsegno.streams.engine.errors import (
     EngineError,
     FencedError,
     PartitionStoppedError,
-    PositionLostError,
 )
 from dalsegno.streams.engine.faults_reader import FaultsFeed, FaultsReader
 from dalsegno.streams.engine.fence import FencedProducer
@@ -44,6 +42,7 @@ from dalsegno.streams.engine.producers import Appended
 from dalsegno.streams.engine.restore import CLAIM_KEY, RestoreJob, RestoreProgress, restore
 from dalsegno.streams.engine.signing import Signer
 from dalsegno.streams.engine.ticks import TickPlan
+from dalsegno.streams.engine.verify import RawEvent
 
 log = structlog.get_logger(__name__)
 
@@ -162,19 +161,14 @@ class ActorTask:
     async def _read(self) -> None:
         assert self._feed is not None
         while True:
-            try:
-                records = await self._feed.next(_WAIT_S)
-            except OffsetOutOfRangeError as error:
-                raise PositionLostError(
-                    self.number, "out_of_range", f"the faults log no longer has it: {error}"
-                ) from error
+            records = await self._feed.next(_WAIT_S)
             if records:
                 await self._take(records)
             self._checkpoint()
             if self._commit is not None and self._commit.done():
                 self._commit.result()
 
-    async def _take(self, records: Sequence[ConsumerRecord]) -> None:
+    async def _take(self, records: Sequence[RawEvent]) -> None:
         fold = self.fold
         assert fold is not None
         made: list[Output] = []
@@ -183,7 +177,7 @@ class ActorTask:
             made += fold.apply(self._record(fold, raw))
         await self._send(made)
 
-    def _record(self, fold: FaultPoints, raw: ConsumerRecord) -> Record:
+    def _record(self, fold: FaultPoints, raw: RawEvent) -> Record:
         try:
             read = self._intake.read(
                 self.number, raw.key, raw.value, raw.headers, mac_keys=fold.policy.mac_keys

@@ -1,4 +1,4 @@
-"""One consumer for all actors of an engine: with nothing to say, one fetch a second in all.
+"""One consumer for all actors of an engine, on a thread of its own; at rest it only waits.
 
 Positions belong to the actors: each says from where it wants to read, and gets every record from
 there on, in order. An actor that is slow holds up nobody else; what waits for it is bounded.
@@ -7,41 +7,44 @@ there on, in order. An actor that is slow holds up nobody else; what waits for i
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 import structlog
-from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.errors import KafkaError, OffsetOutOfRangeError
-from aiokafka.structs import ConsumerRecord
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from dalsegno.streams.engine.security import aiokafka_options
+from dalsegno.streams.engine.errors import PositionLostError
+from dalsegno.streams.engine.security import librdkafka_options
 from dalsegno.streams.engine.settings import EngineSettings
+from dalsegno.streams.engine.verify import RawEvent, raw_event
 
 log = structlog.get_logger(__name__)
 
-_POLL_MS: Final = 1_000
+_WAIT_S: Final = 0.5
+_CHUNK: Final = 500
 _RETRY_S: Final = 0.5
-# Batches that may wait for one actor before its partition is fetched no further.
-_WAITING_MAX: Final = 64
+# Batches that may wait for one actor before nothing more is fetched.
+_WAITING_MAX: Final = 256
 
 
 class FaultsFeed:
-    """What one actor reads. `position`: of the next record that it has not been handed."""
+    """What one actor reads. `position`: of the next record that it has not been handed. `end`: of
+    the log, when it was last reached.
+    """
 
     def __init__(self, number: int, position: int) -> None:
         self.number = number
         self.position = position
         self.end: int | None = None
-        self._waiting: asyncio.Queue[Sequence[ConsumerRecord] | Exception] = asyncio.Queue()
+        self._waiting: asyncio.Queue[Sequence[RawEvent] | Exception] = asyncio.Queue()
 
     @property
     def full(self) -> bool:
-        """Whether its partition has to wait."""
+        """Whether too much waits for it."""
         return self._waiting.qsize() >= _WAITING_MAX
 
-    def put(self, records: Sequence[ConsumerRecord]) -> None:
+    def put(self, records: Sequence[RawEvent]) -> None:
         """Hands over what was fetched."""
         self.position = records[-1].offset + 1
         self._waiting.put_nowait(records)
@@ -50,8 +53,8 @@ class FaultsFeed:
         """It cannot be read from there."""
         self._waiting.put_nowait(error)
 
-    async def next(self, timeout_s: float) -> Sequence[ConsumerRecord]:
-        """The next records, none after a while without. Raises what the brokers said."""
+    async def next(self, timeout_s: float) -> Sequence[RawEvent]:
+        """The next records, none after a while without. Raises `PositionLostError`."""
         try:
             found = await asyncio.wait_for(self._waiting.get(), timeout_s)
         except TimeoutError:
@@ -68,13 +71,13 @@ class FaultsReader:
         self._settings = settings
         self._topic = settings.topics.faults
         self._feeds: dict[int, FaultsFeed] = {}
-        self._changed = asyncio.Event()
+        self._assigned: dict[int, FaultsFeed] = {}
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="faults-reader")
         self._running: asyncio.Task[None] | None = None
 
     def open(self, number: int, position: int) -> FaultsFeed:
         """Read a partition from a position on; an earlier feed of it ends."""
         feed = self._feeds[number] = FaultsFeed(number, position)
-        self._changed.set()
         if self._running is None or self._running.done():
             self._running = asyncio.create_task(self._run())
         return feed
@@ -83,67 +86,80 @@ class FaultsReader:
         """Read it no further."""
         if self._feeds.get(feed.number) is feed:
             del self._feeds[feed.number]
-            self._changed.set()
-        if not self._feeds and self._running is not None:
-            self._running.cancel()
-            self._running = None
 
     async def _run(self) -> None:
-        while True:
-            consumer = AIOKafkaConsumer(
-                **aiokafka_options(self._settings),
-                enable_auto_commit=False,
-                auto_offset_reset="none",
-                fetch_max_wait_ms=_POLL_MS,
-            )
-            try:
-                await consumer.start()
-                self._changed.set()
-                while True:
-                    await self._read(consumer)
-            except OffsetOutOfRangeError as error:
-                self._out_of_range(error)
-            except (KafkaError, OSError, TimeoutError) as error:
-                log.warning("faults topic not read, trying again", error=repr(error))
-            finally:
-                with contextlib.suppress(KafkaError, OSError, TimeoutError):
-                    await consumer.stop()
-            await asyncio.sleep(_RETRY_S)
-
-    def _out_of_range(self, error: OffsetOutOfRangeError) -> None:
-        """The log no longer holds what an actor wants: it stops, the others read on."""
-        for place in error.args[0]:
-            feed = self._feeds.pop(place.partition, None)
-            if feed is not None:
-                feed.fail(error)
-
-    async def _read(self, consumer: AIOKafkaConsumer) -> None:
-        if self._changed.is_set():
-            self._changed.clear()
-            consumer.assign([TopicPartition(self._topic, number) for number in self._feeds])
-            for feed in self._feeds.values():
-                consumer.seek(TopicPartition(self._topic, feed.number), feed.position)
-        ready = [
-            TopicPartition(self._topic, number)
-            for number, feed in self._feeds.items()
-            if not feed.full
-        ]
-        if not ready:
-            await asyncio.sleep(_RETRY_S)
-            return
-        got = asyncio.ensure_future(consumer.getmany(*ready, timeout_ms=_POLL_MS))
-        woken = asyncio.ensure_future(self._changed.wait())
+        """Until no feed is open."""
+        loop = asyncio.get_running_loop()
+        consumer = Consumer(
+            {
+                **librdkafka_options(self._settings),
+                "group.id": f"{self._settings.group}-faults",
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "auto.offset.reset": "error",
+                "enable.partition.eof": True,
+                "fetch.wait.max.ms": 500,
+                "queued.min.messages": 1_000,
+            }
+        )
+        self._assigned = {}
         try:
-            await asyncio.wait({got, woken}, return_when=asyncio.FIRST_COMPLETED)
-            found = got.result() if got.done() else {}
+            while self._feeds:
+                try:
+                    self._assign(consumer)
+                    if any(feed.full for feed in self._feeds.values()):
+                        await asyncio.sleep(_RETRY_S)
+                        continue
+                    found = await loop.run_in_executor(self._thread, _fetch, consumer)
+                except KafkaException as error:
+                    log.warning("faults topic not read, trying again", error=repr(error))
+                    await asyncio.sleep(_RETRY_S)
+                else:
+                    self._hand_out(found)
         finally:
-            for each in (got, woken):
-                each.cancel()
-            await asyncio.gather(got, woken, return_exceptions=True)
-        for place, records in found.items():
-            reader = self._feeds.get(place.partition)
+            # On its thread, after a fetch that may still be under way there.
+            self._thread.submit(consumer.close)
+
+    def _assign(self, consumer: Consumer) -> None:
+        gone = [n for n, feed in self._assigned.items() if self._feeds.get(n) is not feed]
+        if gone:
+            consumer.incremental_unassign([TopicPartition(self._topic, n) for n in gone])
+            for number in gone:
+                del self._assigned[number]
+        new = [feed for n, feed in self._feeds.items() if n not in self._assigned]
+        if new:
+            places = [TopicPartition(self._topic, feed.number, feed.position) for feed in new]
+            consumer.incremental_assign(places)
+            self._assigned |= {feed.number: feed for feed in new}
+
+    def _hand_out(self, messages: Sequence[Message]) -> None:
+        by_number: dict[int, list[RawEvent]] = {}
+        for message in messages:
+            number = message.partition()
+            assert number is not None
+            error = message.error()
+            if error is None:
+                by_number.setdefault(number, []).append(raw_event(message))
+            else:
+                self._heard(number, error, message.offset())
+        for number, records in by_number.items():
+            feed = self._feeds.get(number)
             # What was fetched for an earlier feed of the partition may lie behind this one's place.
-            if reader is not None and records and records[0].offset >= reader.position:
-                reader.put(records)
-        for number, feed in self._feeds.items():
-            feed.end = consumer.highwater(TopicPartition(self._topic, number))
+            if feed is not None and records[0].offset >= feed.position:
+                feed.put(records)
+
+    def _heard(self, number: int, error: KafkaError, offset: int | None) -> None:
+        feed = self._feeds.get(number)
+        if feed is None:
+            return
+        if error.code() == KafkaError._PARTITION_EOF:
+            feed.end = offset
+        elif error.code() == KafkaError._AUTO_OFFSET_RESET or error.fatal():
+            detail = f"the faults log no longer holds offset {feed.position}: {error.str()}"
+            feed.fail(PositionLostError(number, "out_of_range", detail))
+
+
+def _fetch(consumer: Consumer) -> list[Message]:
+    """Waits for a record, and takes along what is there beside it."""
+    first = consumer.poll(_WAIT_S)
+    return [] if first is None else [first, *consumer.consume(_CHUNK, 0.0)]
