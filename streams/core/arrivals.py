@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-import msgspec
-
-from dalsegno.schemas import events as contract
 from dalsegno.schemas.control import DecisionMade, RunControl, StallSuspected
 from dalsegno.schemas.events import AttemptEvent, RunCancelled, RunEvent, RunStarted
 from dalsegno.schemas.outputs import DeadLetter, Outcome, RunState, Transition
@@ -16,7 +13,7 @@ from dalsegno.streams.core.answering import answer_type, tell
 from dalsegno.streams.core.bounds import fitting
 from dalsegno.streams.core.moment import Moment, Ruling, duplicate, refused
 from dalsegno.streams.core.names import DETAIL_CHARS_MAX, ID_CHARS_MAX, name_fault
-from dalsegno.streams.core.record import Record
+from dalsegno.streams.core.record import Record, Unreadable
 from dalsegno.streams.core.run_table import FINAL_RUNS
 from dalsegno.streams.core.runs import Runs
 from dalsegno.streams.core.runstate import Run, Stub, StubHead, Waiting
@@ -26,6 +23,7 @@ from dalsegno.streams.core.stubs import (
     control_after_end,
     pack_waiting_record,
     room_to_wait,
+    unpack_event,
 )
 from dalsegno.streams.core.units import Units
 
@@ -35,7 +33,6 @@ _QUARANTINED: Final = RunState.QUARANTINED
 _BAD_ADDRESS: Final = refused(
     "bad_reply_to", f"an address for answers has at most {ID_CHARS_MAX} characters"
 )
-_decode = msgspec.msgpack.decode
 
 
 class Arrivals:
@@ -254,14 +251,7 @@ class Arrivals:
 
     def _on_stub(self, stub: Stub, record: Record, event: RunEvent) -> None:
         if stub.head.state is not None:
-            ruling, changed = after_end(self._now, stub, event)
-            self.counts[ruling.outcome] += 1
-            if ruling.outcome is not Outcome.DUPLICATE or ruling.answer:
-                self._answer(event, ruling, stub.head.state)
-            if ruling.outcome is not Outcome.DUPLICATE:
-                self._audit_stub(stub, event, ruling)
-            if changed:
-                self._runs.changed(stub)
+            self._on_ended(stub, record, event)
         elif stub.head.refusal:
             self.counts[Outcome.REFUSED] += 1
             self._answer(event, refused("start_refused", stub.head.detail))
@@ -273,6 +263,26 @@ class Arrivals:
             self._runs.changed(stub, tags.ALL_WAITING)
         else:
             self.dead_letter(record, "early", "too much waits for this run", event.run_id)
+
+    def _on_ended(self, stub: Stub, record: Record, event: RunEvent) -> None:
+        head, mark = stub.head, len(self._now.outbox.items)
+        try:
+            ruling, changed = after_end(self._now, stub, event)
+            if ruling.outcome is not Outcome.DUPLICATE or ruling.answer:
+                self._answer(event, ruling, head.state)
+            if ruling.outcome is not Outcome.DUPLICATE:
+                self._audit_stub(stub, event, ruling)
+        except (MemoryError, RecursionError):
+            raise
+        # A unit's boundary, as in `Units`: what raises costs the record, the stub stays as it was.
+        except Exception as error:  # noqa: BLE001
+            stub.head = head
+            self._now.outbox.rollback(mark)
+            self.dead_letter(record, "apply_raised", f"{error!r}", event.run_id)
+            return
+        self.counts[ruling.outcome] += 1
+        if changed:
+            self._runs.changed(stub)
 
     def _deliver(self, waiting: list[Waiting]) -> None:
         """Applies what waited, in order, at the log time of what it waited for."""
@@ -301,11 +311,13 @@ class Arrivals:
 
     def stub_due(self, stub: Stub) -> None:
         """A stub goes; what still waits in it are dead letters."""
+        late = "its run has not started in time"
         for held in stub.waiting or ():
             self.waiting -= 1
-            event = unpack_event(held)
+            # Not unpacked: a timer of what is no run must not be able to raise.
+            event = Unreadable("early", late, stub.id, held.kind)
             record = Record(held.offset, held.at_ms, held.key, held.value, event, held.headers)
-            self.dead_letter(record, "early", "its run has not started in time", stub.id)
+            self.dead_letter(record, "early", late, stub.id)
         self._runs.remove(stub)
 
     def dead_letter(self, record: Record, reason: str, detail: str, run_id: str = "") -> None:
@@ -374,12 +386,6 @@ class Arrivals:
 
 def _goes_on(run: Run) -> bool:
     return run.head.state not in FINAL_RUNS and run.head.state is not RunState.QUARANTINED
-
-
-def unpack_event(held: Waiting) -> RunEvent:
-    """The event of a record that waited."""
-    kind: type[RunEvent] = getattr(contract, held.kind)
-    return _decode(held.event, type=kind)
 
 
 def _trace(record: Record) -> str:

@@ -6,6 +6,7 @@ from hashlib import sha256
 
 import msgspec
 
+from dalsegno.schemas import events as contract
 from dalsegno.schemas.control import DecisionMade, Policy, RunControl
 from dalsegno.schemas.events import (
     AttemptEvent,
@@ -36,6 +37,7 @@ from dalsegno.streams.core.runstate import UNKNOWN_MAX, Stub, Waiting
 _STRAYS_MAX = 16
 
 _encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.decode
 
 
 def pack_waiting_record(record: Record) -> Waiting:
@@ -50,6 +52,12 @@ def pack_waiting_record(record: Record) -> Waiting:
         record.value,
         record.headers,
     )
+
+
+def unpack_event(held: Waiting) -> RunEvent:
+    """The event of a record that waited."""
+    kind: type[RunEvent] = getattr(contract, held.kind)
+    return _decode(held.event, type=kind)
 
 
 def room_to_wait(waiting: list[Waiting] | None, record: Record, policy: Policy) -> bool:

@@ -19,7 +19,7 @@ from tests.unit.core.log import (
 )
 
 from dalsegno.schemas.control import Policy
-from dalsegno.schemas.events import RiskFlagged, RunCancelled, StepProgressed
+from dalsegno.schemas.events import EffectIntended, RiskFlagged, RunCancelled, StepProgressed
 from dalsegno.schemas.outputs import AnswerType, Outcome, RunState
 from dalsegno.streams.core.actions import Output
 from dalsegno.streams.core.partition import Partition
@@ -134,3 +134,37 @@ def test_one_shot_ids_are_known_by_the_thousand_and_the_oldest_page_is_forgotten
     assert log.outcomes == [Outcome.DUPLICATE]
     log.put(RiskFlagged(run_id="r", flag_id="31", flag="odd"))
     assert log.outcomes == [Outcome.APPLIED]
+
+
+def test_what_raises_for_a_run_that_has_ended_costs_only_its_record(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log = Log()
+    log.start(chain(1))
+    log.began("s0")
+    log.done("s0")
+    before = view(log)
+    intended = EffectIntended(run_id="r", step="s0", epoch=1, effect="pay", occurrence=0, key="k")
+    with monkeypatch.context() as patch:
+        patch.setattr("dalsegno.streams.core.stubs.words", raising)
+        out = log.put(intended)
+    (letter,) = dead_letters(out)
+    assert letter.letter.reason == "apply_raised"
+    assert len(out) == 1, "what the unit had put out before is taken back"
+    assert view(log) == before
+    log.start(chain(1), "neighbour")
+    assert view(log, "neighbour").state is RunState.RUNNING
+    assert_restores(log)
+
+
+def test_early_events_that_nobody_can_read_any_more_do_not_stop_the_clock(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log = Log()
+    log.put(RiskFlagged(run_id="r", flag_id="1", flag="odd"))
+    log.start(chain(1), "neighbour")
+    log.now_ms += Policy().early_wait_ms + 1
+    monkeypatch.setattr("dalsegno.streams.core.stubs._decode", raising)
+    letters = dead_letters(log.tick())
+    assert [each.letter.kind for each in letters] == ["RiskFlagged"]
+    assert (letters[0].letter.reason, log.partition.waiting) == ("early", 0)
