@@ -4,28 +4,19 @@ import os
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 
-DATA_FOLDER = ".dalsegno"
-_FILE = "env"
-_PREFIX = "DALSEGNO_"
+from dalsegno.streams.client.dev_env import DATA_FOLDER, ENV_FILE, read_env
+
+__all__ = ["DATA_FOLDER", "adopt_env", "read_env", "write_env"]
 
 
 def write_env(folder: Path, values: Mapping[str, str]) -> Path:
     """Write `NAME=value` lines that only this user may read: they hold the MAC key."""
-    path = folder / _FILE
+    path = folder / ENV_FILE
     fresh = path.with_suffix(f".{os.getpid()}")
     fresh.touch(mode=0o600)
     fresh.write_text("".join(f"{name}={value}\n" for name, value in values.items()))
     fresh.replace(path)
     return path
-
-
-def read_env(folder: Path) -> dict[str, str]:
-    """The `DALSEGNO_` values of the folder's file; empty if there is none."""
-    path = folder / _FILE
-    if not path.exists():
-        return {}
-    pairs = (line.partition("=") for line in path.read_text().splitlines())
-    return {name: value for name, equals, value in pairs if equals and name.startswith(_PREFIX)}
 
 
 def adopt_env(environ: MutableMapping[str, str], folder: Path) -> bool:

@@ -14,8 +14,10 @@ import logging
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from dalsegno.schemas.topics import Topics
+from dalsegno.streams.client.dev_env import DATA_FOLDER, read_env
 from dalsegno.streams.client.errors import SettingsError
 from dalsegno.streams.client.schema_registry import RegistrySettings
 
@@ -111,13 +113,19 @@ class ClientConfig:
         prefix: str | None = None,
         security: Security | None = None,
     ) -> ClientConfig:
-        """Arguments first, then the environment. Raises `SettingsError` when no broker is named."""
-        env = os.environ
+        """Arguments first, then the environment; where neither names a broker, the one of a
+        `dalsegno dev` in this folder. Raises `SettingsError` when there is none.
+        """
+        env: Mapping[str, str] = os.environ
         servers = bootstrap_servers or env.get("DALSEGNO_BOOTSTRAP_SERVERS", "")
+        if not servers and (found := read_env(Path(DATA_FOLDER))):
+            env = {**found, **env}
+            servers = env.get("DALSEGNO_BOOTSTRAP_SERVERS", "")
+            _LOG.info("the broker is that of `dalsegno dev` in this folder: %s", servers)
         if not servers:
             raise SettingsError(
-                "no broker is named: pass bootstrap_servers= or set DALSEGNO_BOOTSTRAP_SERVERS "
-                "(host:port,...)"
+                "no broker is named: pass bootstrap_servers=, set DALSEGNO_BOOTSTRAP_SERVERS "
+                "(host:port,...), or work in the folder where `dalsegno dev` runs"
             )
         return cls(
             bootstrap_servers=servers,
