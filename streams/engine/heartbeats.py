@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
+import asyncio
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, Final
 
 import structlog
+from aiokafka.errors import KafkaError
 
+from dalsegno.streams.core.attempt import Attempt
+from dalsegno.streams.engine import metrics_catalogue as catalogue
 from dalsegno.streams.engine.batch import Batch, Wanted
 from dalsegno.streams.engine.fold import AttemptChange
-from dalsegno.streams.engine.monitor import MonitorFigures, PartitionMonitor, RawRecord
+from dalsegno.streams.engine.monitor import MonitorFigures, RawRecord
 
 if TYPE_CHECKING:
     from dalsegno.streams.engine.context import EngineContext
@@ -18,31 +22,52 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 
+RESTARTS_MAX: Final = 5
+"""Of one feed. A monitor that fails more often is off until its partition is restored."""
+
+_PAUSE_FIRST_S: Final = 1.0
+_PAUSE_MAX_S: Final = 30.0
+
+
 class HeartbeatFeed:
     """Reads one heartbeats partition for a monitor, beside the events, at its own pace.
 
-    Heartbeats are never history: after a failure of the monitor the feed ends, the events go on.
+    Heartbeats are never history: a monitor that fails costs no event. It is begun anew with the
+    attempts in flight, after a pause that grows, `RESTARTS_MAX` times.
     """
 
-    def __init__(self, context: EngineContext, monitor: PartitionMonitor, position: int) -> None:
+    def __init__(
+        self, context: EngineContext, host: MonitorHost, in_flight: Sequence[AttemptChange] = ()
+    ) -> None:
+        assert context.monitors is not None
         self._context = context
-        self._monitor = monitor
-        self._position = position
+        self._host = host
+        self._monitor = context.monitors(host)
+        self._in_flight: dict[tuple[str, str], Attempt] = {}
+        self._note(in_flight)
+        self._position = 0
         self._busy = False
         self._ticket = 0
+        self._restarts = 0
+        self._restarting: asyncio.Task[None] | None = None
         self.failed = False
+        self._guard(lambda: self._monitor.attempts(in_flight))
 
     @classmethod
     async def start(
         cls, context: EngineContext, host: MonitorHost, in_flight: Sequence[AttemptChange]
     ) -> HeartbeatFeed:
         """Make the partition's monitor, tell it what is in flight, and find where to read from."""
-        assert context.monitors is not None
-        monitor = context.monitors(host)
-        monitor.attempts(in_flight)
-        feed = cls(context, monitor, 0)
+        feed = cls(context, host, in_flight)
         await feed.look_back(host)
         return feed
+
+    def _note(self, changes: Sequence[AttemptChange]) -> None:
+        for key, attempt in changes:
+            if attempt is None:
+                self._in_flight.pop(key, None)
+            else:
+                self._in_flight[key] = attempt
 
     async def look_back(self, host: MonitorHost) -> None:
         """Read on from the largest threshold before the log time: the broker's clock, not ours."""
@@ -91,29 +116,64 @@ class HeartbeatFeed:
         self, changes: Sequence[AttemptChange], completed: Collection[tuple[str, str]]
     ) -> None:
         """Tell the monitor what the fold dispatched, started and ended, and what ended well."""
+        self._note(changes)
         self._guard(lambda: self._monitor.attempts(changes, completed))
 
     def figures(self) -> MonitorFigures | None:
         """The present state of the monitor, or None of one that failed."""
         return None if self.failed else self._monitor.figures()
 
-    def _guard(self, call: object) -> None:
+    def _guard(self, call: Callable[[], None]) -> None:
         if self.failed:
             return
         try:
-            call()  # type: ignore[operator]
+            call()
         except Exception:
-            self.failed = True
-            self._context.metrics.monitor_failed()
-            log.exception("monitor failed; its partition is watched again after the next restore")
+            # The boundary of the monitor: what raises in it costs no event.
+            log.exception("monitor failed", partition=self._host.number, restarts=self._restarts)
+            self._fail()
+
+    def _fail(self) -> None:
+        self.failed = True
+        self._busy = False
+        self._ticket += 1
+        self._context.metrics.count(catalogue.MONITOR_FAILURES)
+        if self._restarts >= RESTARTS_MAX:
+            log.error("monitor stays off until a restart", partition=self._host.number)
+            return
+        pause_s = min(_PAUSE_MAX_S, _PAUSE_FIRST_S * 2**self._restarts)
+        self._restarts += 1
+        self._restarting = asyncio.create_task(self._restart(pause_s))
+
+    async def _restart(self, pause_s: float) -> None:
+        """A new monitor that knows what is in flight, and reads the heartbeats back."""
+        await asyncio.sleep(pause_s)
+        await self._monitor.close()
+        assert self._context.monitors is not None
+        self._monitor = self._context.monitors(self._host)
+        while True:
+            try:
+                await self.look_back(self._host)
+            except (KafkaError, TimeoutError) as error:
+                log.warning("heartbeats not found, asking again", error=repr(error))
+                await asyncio.sleep(_PAUSE_FIRST_S)
+            else:
+                break
+        self.failed = False
+        self._context.metrics.count(catalogue.MONITOR_RESTARTS)
+        self._guard(lambda: self._monitor.attempts(list(self._in_flight.items())))
+        self._context.joined().wake()
 
     def give_up(self, error: Exception) -> None:
         """Read no further: at a record that the client cannot take apart it would stay for ever."""
         if not self.failed:
             self.failed = True
-            self._context.metrics.monitor_failed()
+            self._context.metrics.count(catalogue.MONITOR_FAILURES)
             log.error("heartbeats unreadable; watched again after a restart", error=repr(error))
 
     async def close(self) -> None:
         """Stop the monitor."""
+        if self._restarting is not None:
+            self._restarting.cancel()
+            await asyncio.gather(self._restarting, return_exceptions=True)
         await self._monitor.close()

@@ -19,6 +19,7 @@ from dalsegno.streams.engine import metrics_catalogue as catalogue
 from dalsegno.streams.engine.checks import check, layout_of
 from dalsegno.streams.engine.errors import EngineError, PartitionsChangedError
 from dalsegno.streams.engine.ownership import Ownership
+from dalsegno.streams.engine.reconciler import Reconciler
 from dalsegno.streams.engine.task import RUNNING
 from dalsegno.streams.engine.topics_admin import TopicAdmin
 
@@ -48,6 +49,7 @@ class Janitor:
             (settings.metadata_age_max_ms / 1_000, self._check_counts),
         )
         self._tasks = [asyncio.create_task(self._repeat(*entry)) for entry in every]
+        self._tasks.append(asyncio.create_task(Reconciler(self._ownership).run()))
 
     async def _repeat(self, interval_s: float, work: Callable[[], Awaitable[None]]) -> None:
         while True:
@@ -62,6 +64,7 @@ class Janitor:
         if self._app.crashed:
             reason = self._app.crash_reason or EngineError("the Faust app crashed")
             self._ownership.stop_engine(reason)
+        self._ownership.hearing.look(self._ownership.tasks.values(), time.monotonic())
         for task in self._ownership.tasks.values():
             if task.state in RUNNING and task.tick_owed():
                 tick = asyncio.create_task(task.tick())

@@ -115,7 +115,3 @@ class EngineMetrics:
     def stopped(self, reason: str) -> None:
         """A partition waits for a person."""
         self.count(catalogue.STOPS, reason=reason)
-
-    def monitor_failed(self) -> None:
-        """A monitor ended with an error."""
-        self.count(catalogue.MONITOR_FAILURES)

@@ -16,6 +16,7 @@ from dalsegno.streams.engine.errors import (
     OutcomeUnknownError,
     PartitionStoppedError,
 )
+from dalsegno.streams.engine.hearing import Hearing
 from dalsegno.streams.engine.task import RUNNING, PartitionTask, TaskState
 
 log = structlog.get_logger(__name__)
@@ -33,6 +34,8 @@ class Ownership:
         self.context = context
         self.loop = loop
         self.tasks: dict[int, PartitionTask] = {}
+        self.unowned: dict[int, int] = {}  # by partition, as the reconciler found it last
+        self.hearing = Hearing()
         self.stopped_by: asyncio.Future[BaseException] = loop.create_future()
         self._jobs: set[asyncio.Task[None]] = set()
         self._failures: dict[int, int] = {}

@@ -83,11 +83,18 @@ class EngineWeb:
             await self._runner.cleanup()
 
     async def _livez(self, _request: web.Request) -> web.Response:
-        """Red when a restart would help: the group does not hear us although its broker answers."""
-        silent_s = self._ownership.context.joined().silent_s() if self._ownership else 0.0
-        limit_s = 2 * self._settings.session_timeout_ms / 1_000
-        alive = silent_s <= limit_s
-        return reply(200 if alive else 503, {"alive": alive, "group_silent_s": round(silent_s, 1)})
+        """Red when a restart would help: the group does not hear us although its broker answers, or
+        a monitor does not hear its own canaries although the events are read.
+        """
+        silent_s, deaf_s = 0.0, 0.0
+        if self._ownership is not None:
+            silent_s = self._ownership.context.joined().silent_s()
+            tasks = self._ownership.tasks.values()
+            deaf = self._ownership.hearing.deaf_s(tasks, time.monotonic())
+            deaf_s = max(deaf.values(), default=0.0)
+        alive = max(silent_s, deaf_s) <= 2 * self._settings.session_timeout_ms / 1_000
+        said = {"group_silent_s": round(silent_s, 1), "monitor_deaf_s": round(deaf_s, 1)}
+        return reply(200 if alive else 503, {"alive": alive, **said})
 
     async def _readyz(self, _request: web.Request) -> web.Response:
         if self._ownership is None:
