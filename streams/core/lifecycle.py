@@ -32,19 +32,19 @@ def _ruled(draft: Draft, what: RunInput) -> Ruling | None:
 
 def run_paused(draft: Draft, event: RunPaused) -> Ruling:
     """Nothing further is dispatched; what runs goes on."""
-    ruling = _ruled(draft, RunInput.PAUSED)
-    if ruling is None:
-        draft.head.paused = True
-        draft.reason = event.reason
-    return ruling or ACCEPTED
+    return _set_paused(draft, RunInput.PAUSED, event.reason, paused=True)
 
 
 def run_resumed(draft: Draft, event: RunResumed) -> Ruling:
     """What became ready meanwhile goes."""
-    ruling = _ruled(draft, RunInput.RESUMED)
+    return _set_paused(draft, RunInput.RESUMED, event.reason, paused=False)
+
+
+def _set_paused(draft: Draft, what: RunInput, reason: str, *, paused: bool) -> Ruling:
+    ruling = _ruled(draft, what)
     if ruling is None:
-        draft.head.paused = False
-        draft.reason = event.reason
+        draft.head.paused = paused
+        draft.reason = reason
     return ruling or ACCEPTED
 
 
