@@ -5,11 +5,13 @@ It is late, frozen or a zombie together with its engine. False verdicts are writ
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tests.simulation.clock import Step
 from tests.simulation.log import Entry, Producer
 
+from dalsegno.schemas.control import StallSuspected
 from dalsegno.schemas.liveness import Canary, Heartbeat, Hello, Mark
 from dalsegno.streams.core.liveness import LivenessSettings, Monitor, Reading
 
@@ -50,7 +52,7 @@ class Watch:
             if self.monitor.queues_to_read(log_ms):
                 yield network.delay()
                 self.read_mark()
-            if not self.monitor.ask(log_ms):
+            if not self.monitor.ask(log_ms, session.partition.position):
                 continue
             yield network.delay()
             events_end, heartbeats_end = session.log.end, self.heartbeats.end
@@ -59,8 +61,16 @@ class Watch:
                 return
             self.read()
             for verdict in self.monitor.caught_up(self.reading(events_end, heartbeats_end)):
-                producer.send(session.log, verdict.run_id, verdict)
+                ack = producer.send(session.log, verdict.run_id, verdict)
+                ack.then(partial(self.said, verdict))
                 producer.renew()
+
+    def said(self, verdict: StallSuspected, got: object) -> None:
+        """Where the verdict stands, or that nobody knows."""
+        if isinstance(got, Entry):
+            self.monitor.appended(verdict, got.offset)
+        else:
+            self.monitor.not_appended(verdict)
 
     def reading(self, events_end: int, heartbeats_end: int) -> Reading:
         partition = self.session.partition
