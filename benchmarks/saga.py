@@ -25,9 +25,9 @@ from rich.console import Console
 from rich.table import Table
 
 WAYS = ("plain retry", "forward recovery", "with compensation")
-LIMIT_S = 75.0
+LIMIT_S = 110.0
 # Runs that wait for a person do not end: forward recovery alone is watched until nothing moves.
-QUIET_S = 8.0
+QUIET_S = 25.0
 
 
 @dataclass(frozen=True, slots=True)

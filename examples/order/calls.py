@@ -67,8 +67,6 @@ async def _post(
     if response.status == 200:
         return answer
     said = f"{service} answered {response.status}: {answer.get('error')}"
-    if response.status == 503:
-        raise DependencyDown(service, message=said)
     if response.status == 422:
         raise Permanent(said, error_class="refused")
     raise Transient(said)

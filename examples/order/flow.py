@@ -13,7 +13,7 @@ from dalsegno.client import Context, Flow, Invalid, RetryPolicy
 from examples.order import calls
 
 _RETRY: Final = RetryPolicy(
-    max_attempts=3, max_infra_attempts=20, initial_ms=200, max_ms=1_500, factor_percent=200
+    max_attempts=15, max_infra_attempts=20, initial_ms=200, max_ms=1_500, factor_percent=200
 )
 Outputs = dict[str, object]
 

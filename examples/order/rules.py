@@ -1,9 +1,9 @@
 """What an order is, and which faults it meets: pure functions of a seed, the same for every way of
 working that is compared.
 
-Amounts are whole cents. A service fails in four ways: it is not there for the first calls (503), it
-refuses for good (422), it does what it is asked and its answer is lost, or, rarely, it cannot take
-back what it did.
+Amounts are whole cents. A service fails in four ways: the order is busy for the first calls
+(423), it refuses for good (422), it does what it is asked and its answer is lost, or, rarely, it
+cannot take back what it did.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ SERVICES: Final = ("stock", "payment", "shipping", "mail")
 REFUSED: Final = {"stock": 40, "payment": 70, "shipping": 110, "mail": 0}
 # Of a thousand refunds, how many the bank refuses for good: a person has to see to those.
 UNDO_REFUSED: Final = {"payment": 5}
-# Of a thousand orders, how many find a service away for that many calls in a row.
-AWAY: Final = ((60, 1), (40, 2), (30, 5), (20, 9))
+# Of a thousand orders, how many are busy at a service for that many calls in a row.
+BUSY: Final = ((60, 1), (40, 2), (30, 5), (20, 9))
 # Of a thousand orders, of how many the answer to the first act is lost.
 LOST: Final = 80
 
@@ -47,9 +47,9 @@ def order(number: int, seed: int) -> Order:
 
 
 class Faults(NamedTuple):
-    """How a service treats one order. `away`: calls in a row that find it away."""
+    """How a service treats one order. `busy`: calls in a row that find it so."""
 
-    away: int
+    busy: int
     refuses: bool
     loses_answer: bool
 
@@ -57,15 +57,15 @@ class Faults(NamedTuple):
 def faults(seed: int, service: str, name: str, *, undo: bool = False) -> Faults:
     """How a service treats an order, or the taking back of it."""
     what = (seed, service, name, "undo" if undo else "do")
-    draw, away = _draw(*what, "away"), 0
-    for share, calls in AWAY:
+    draw, busy = _draw(*what, "busy"), 0
+    for share, calls in BUSY:
         if draw < share:
-            away = calls
+            busy = calls
             break
         draw -= share
     refused = UNDO_REFUSED if undo else REFUSED
     return Faults(
-        away,
+        busy,
         _draw(*what, "refuses") < refused.get(service, 0),
         _draw(*what, "lost") < LOST,
     )

@@ -4,7 +4,7 @@
 
 `POST /do` with {"order", "units", "amount"}; headers `Idempotency-Key` and `Epoch`. `POST /undo`
 with {"order", "of"}: the key under which it was done. `GET /done?key=` says whether it was. Answers
-200, 409 to who may not do it any more, 422 to what it refuses for good, 503 while it is away.
+200, 409 to who may not do it any more, 422 to what it refuses for good, 423 while an order is busy.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ class Service:
         """What keeps this call from doing anything."""
         treats = faults(self._seed, self._name, order, undo=undo)
         self._calls[order, undo] += 1
-        if self._calls[order, undo] <= treats.away:
-            return web.json_response({"error": "away"}, status=503)
+        if self._calls[order, undo] <= treats.busy:
+            return web.json_response({"error": f"{order} is busy"}, status=423)
         if treats.refuses:
             return web.json_response({"error": f"{self._name} refuses {order}"}, status=422)
         return None
