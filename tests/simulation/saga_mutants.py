@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
 import msgspec
@@ -16,7 +16,7 @@ from dalsegno.streams.core.saga import beginning, handing, looking, planning, ta
 from dalsegno.streams.core.saga.planning import StepPast, Undoing
 from dalsegno.streams.core.step_table import COMPENSATED, COMPENSATING, COMPLETED, PENDING
 
-Bug = Callable[[], AbstractContextManager[None]]
+Bug = Callable[[], AbstractContextManager[Any]]
 
 
 def order_ignored() -> AbstractContextManager[None]:
@@ -24,16 +24,20 @@ def order_ignored() -> AbstractContextManager[None]:
     return everywhere(planning.held_back, lambda plan, busy: (0,) * len(plan.steps))
 
 
-def never_done_is_undone() -> AbstractContextManager[None]:
+def never_done_is_undone() -> AbstractContextManager[Any]:
     """Steps that did nothing are taken back as if they had completed."""
 
-    def pasts(draft: Draft) -> dict[int, StepPast]:
-        return {
-            place: StepPast(completed=True, effects=looking.effects_of(draft, place))
-            for place in draft.plan.order
-        }
+    def past_of(draft: Draft, place: int, row: Any) -> StepPast:
+        del row
+        return StepPast(completed=True, effects=looking.effects_of(draft, place))
 
-    return everywhere(looking.pasts, pasts)
+    def pasts(draft: Draft) -> dict[int, StepPast]:
+        return {place: past_of(draft, place, None) for place in draft.plan.order}
+
+    stack = ExitStack()
+    stack.enter_context(everywhere(looking.past_of, past_of))
+    stack.enter_context(everywhere(looking.pasts, pasts))
+    return stack
 
 
 def unknown_is_skipped() -> AbstractContextManager[None]:

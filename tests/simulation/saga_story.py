@@ -21,6 +21,11 @@ class SagaStory(Story):
 
     turned_at: int | None = None
 
+    def __init__(self, *what: Any) -> None:
+        super().__init__(*what)
+        # What the last handoff of a step's compensation said of each of its effects.
+        self.told: dict[str, dict[tuple[str, int], EffectStatus]] = {}
+
     def compensation_of(self, step: str) -> str:
         """The step that takes another one back, or an empty text."""
         assert self.spec is not None, "every run of these worlds has a spec"
@@ -73,6 +78,7 @@ class SagaStory(Story):
             self.fail("saga", f"{undoes} did nothing and is taken back")
         if again and not told:
             self.fail("saga", f"{undoes} is taken back again for nothing")
+        self.told[undoes] = {place: entry.status for place, entry in told.items()}
         for (effect, occurrence), entry in told.items():
             at = self.confirmed.get((undoes, effect, occurrence))
             if at is not None and at < offset and entry.status is not EffectStatus.CONFIRMED:
@@ -151,6 +157,15 @@ class SagaStory(Story):
                 continue
             if self.steps.get(step.compensate) is not StepState.COMPLETED:
                 self.fail("saga", f"compensated, and {step.name} was not taken back")
+            self.check_all_was_known(step.name, offset)
+
+    def check_all_was_known(self, step: str, offset: int) -> None:
+        """Its compensation ran with all that was in the log by then."""
+        told = self.told.get(step, {})
+        for place in self.intents_of(step, offset):
+            confirmed = self.confirmed.get((step, *place), offset) < offset
+            if place not in told or (confirmed and told[place] is not EffectStatus.CONFIRMED):
+                self.fail("saga", f"compensated, and {step} was taken back without all of {place}")
 
     def on_applied(self, change: Transition, entry: Entry, log_ms: int, live_ms: int) -> None:
         if isinstance(entry.event, RunCancelled) and self.state in _BACK:
