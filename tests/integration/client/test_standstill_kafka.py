@@ -62,6 +62,9 @@ class Rig:
         return self.kafka_consumer
 
     def take(self, batch: list[Taken]) -> None:
+        """In the consumer's thread: other threads do not get in between its polls."""
+        if not self.taken:
+            self.kafka_consumer.pause([TopicPartition(self.topic, 0)])
         with self.changed:
             self.taken.update(item.handoff.run_id for item in batch)
             self.changed.notify_all()
@@ -92,8 +95,7 @@ def test_a_partition_that_stands_still_is_read_anew(
     monkeypatch.setattr(standstill, "SILENT_S", 1.0)
     rig.put(1)
     assert rig.wait("r1")
-    rig.kafka_consumer.pause([TopicPartition(rig.topic, 0)])
-    rig.put(2)
+    rig.put(2)  # the partition is paused by now
     assert rig.wait("r2"), "nothing noticed that the partition stands still"
     assert "it is read anew" in caplog.text
     rig.put(3)
