@@ -7,10 +7,10 @@ from typing import Final
 import msgspec
 
 from dalsegno.schemas.control import DecisionMade
-from dalsegno.schemas.outputs import RunState
+from dalsegno.schemas.outputs import Outcome, RunState
 from dalsegno.schemas.package import Option
 from dalsegno.streams.core.draft import Draft
-from dalsegno.streams.core.moment import APPLIED, Ruling, refused
+from dalsegno.streams.core.moment import Ruling, refused
 from dalsegno.streams.core.names import DETAIL_CHARS_MAX, ID_CHARS_MAX
 from dalsegno.streams.core.people.asking import ask_again, moved
 from dalsegno.streams.core.people.effecting import TAKE
@@ -55,7 +55,8 @@ def decision_made(draft: Draft, event: DecisionMade) -> Ruling:
     _remember(draft, found, event)
     draft.facts = True
     draft.reason = f"{event.decision}: {event.reason}"
-    return APPLIED
+    # Whatever the run comes to by it, who said what and why stands in the transition.
+    return Ruling(Outcome.APPLIED, draft.reason)
 
 
 def _find(draft: Draft, event: DecisionMade) -> Open | Ruling:
