@@ -21,6 +21,7 @@ from dalsegno.schemas.outputs import (
 )
 from dalsegno.streams.core.actions import Audit, Dispatch, Escalate, Output, PutAside
 from dalsegno.streams.engine import metrics_catalogue as catalogue
+from dalsegno.streams.engine.diff_log import diff_log
 from dalsegno.streams.engine.metrics_catalogue import Metric
 
 _TRACKED_MAX: Final = 10_000
@@ -56,6 +57,7 @@ class Signals:
 
     def __init__(self, counting: Counting) -> None:
         self._counting = counting
+        self._diff = diff_log()
         self._flows = _Recent()
         self._broken_since = _Recent()
         self._escalated = _Recent()
@@ -69,6 +71,8 @@ class Signals:
             tally[catalogue.OUTPUTS, "channel", action.channel] += 1
             if isinstance(action, Audit):
                 self._transition(action.transition)
+                if self._diff is not None:
+                    self._diff(action.transition)
             elif isinstance(action, Dispatch):
                 self._handoff(action.handoff)
             elif isinstance(action, Escalate):
