@@ -225,3 +225,23 @@ def test_a_reader_stops_at_the_present_end(prefix: str) -> None:
         assert list(reader.read(topic, 0, 5)) == []
         with pytest.raises(ReadError, match="there is no topic"):
             reader.partitions(f"{prefix}.nothing")
+
+
+def test_a_start_without_topics_says_how_to_make_them(
+    kafka: EmbeddedKafka,
+    fresh_prefix: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "small_flow.py").write_text(
+        "from dalsegno.client import Flow\n"
+        'flow = Flow("small", ttl="1h")\n'
+        'flow.observed(name="a", reads=[], writes=["x"])\n'
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("DALSEGNO_BOOTSTRAP_SERVERS", kafka.bootstrap)
+    monkeypatch.setenv("DALSEGNO_PREFIX", fresh_prefix)
+    assert app.run(["start", "small_flow:flow"]) == ExitCode.USAGE
+    assert "run `dalsegno topics create`" in capsys.readouterr().err
