@@ -17,11 +17,18 @@ import faust
 import structlog
 import uvloop
 from aiokafka.errors import KafkaError
+from confluent_kafka import KafkaError as KafkaCode
+from confluent_kafka import KafkaException
 
 from dalsegno.schemas.intake import Intake
 from dalsegno.streams.engine.context import ActorFactory, EngineContext, Layout
 from dalsegno.streams.engine.control import ControlAppender
-from dalsegno.streams.engine.errors import EngineError, EvictedError, StartRefusedError
+from dalsegno.streams.engine.errors import (
+    BrokerLostError,
+    EngineError,
+    EvictedError,
+    StartRefusedError,
+)
 from dalsegno.streams.engine.faust_app import make_app
 from dalsegno.streams.engine.fold import FoldFactory
 from dalsegno.streams.engine.janitor import Janitor
@@ -39,6 +46,11 @@ from dalsegno.streams.engine.transport import install
 from dalsegno.streams.engine.web import EngineWeb
 
 log = structlog.get_logger(__name__)
+
+_RETRY_S: Final = 1.0
+_UNREACHABLE: Final = frozenset(
+    {KafkaCode._TRANSPORT, KafkaCode._ALL_BROKERS_DOWN, KafkaCode._TIMED_OUT}
+)
 
 AgentSetup = Callable[[faust.App, EngineSettings], None]
 """Registers the agents that consume the engine's topics:
@@ -97,12 +109,14 @@ class Engine:
         stop.install()
         web = EngineWeb(settings, self._metrics)
         url = await web.start()
-        owners = OwnersView(settings)
         try:
-            layout = await self._prepare(stop, owners)
-            if layout is None:
-                return ExitCode.STOPPED
-            return await self._serve(layout, owners, web, url, stop)
+            while True:
+                try:
+                    return await self._begin(web, url, stop)
+                except BrokerLostError as error:
+                    log.warning("broker lost during the start: begins anew", error=str(error))
+                    web.starting()
+                    await asyncio.sleep(_RETRY_S)
         except StartRefusedError as error:
             for fault in error.faults:
                 log.error("start refused", fault=fault)  # noqa: TRY400 - the fault says it all
@@ -111,16 +125,29 @@ class Engine:
             log.exception("engine failed")
             return ExitCode.FAILED
         finally:
-            await owners.close()
             await web.close()
+
+    async def _begin(self, web: EngineWeb, url: str, stop: StopSignals) -> ExitCode:
+        owners = OwnersView(self._settings)
+        try:
+            layout = await self._prepare(stop, owners)
+            if layout is None:
+                return ExitCode.STOPPED
+            return await self._serve(layout, owners, web, url, stop)
+        finally:
+            await owners.close()
 
     async def _prepare(self, stop: StopSignals, owners: OwnersView) -> Layout | None:
         """Everything before the group is joined; None if we were told to stop meanwhile."""
         if not await wait_for_broker(self._settings, stop.requested):
             return None
-        layout = await ready_topics(self._settings)
-        await owners.start()
-        await owners.check_layout(layout.partitions)
+        try:
+            layout = await ready_topics(self._settings)
+            await owners.start()
+            await owners.check_layout(layout.partitions)
+        except (KafkaError, KafkaException) as error:
+            _raise_if_lost(error)
+            raise
         return layout
 
     async def _serve(
@@ -156,16 +183,33 @@ class Engine:
         self._agents(app, settings)
         web.serve(ownership, owners)
         janitor = Janitor(ownership, app)
+        started = False
         try:
-            await app.start()
+            try:
+                await app.start()
+            except KafkaError as error:
+                _raise_if_lost(error)
+                raise
+            started = True
             janitor.start()
             reason = await _first(stop.requested.wait(), ownership.stopped_by)
         finally:
-            stop.arm()
+            if started:
+                stop.arm()
             await janitor.close()
             await _stop_app(app)
             await pool.close()
         return _exit_code(reason)
+
+
+def _raise_if_lost(error: KafkaError | KafkaException) -> None:
+    """Raises `BrokerLostError` for what passes when the broker is back; returns for the rest."""
+    if isinstance(error, KafkaError):
+        passes = bool(error.retriable)
+    else:
+        passes = error.args[0].retriable() or error.args[0].code() in _UNREACHABLE
+    if passes:
+        raise BrokerLostError(repr(error)) from error
 
 
 async def _first(

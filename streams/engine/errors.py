@@ -15,6 +15,10 @@ class OutcomeUnknownError(EngineError):
     """A write failed, or may have: rebuild the partition from its last checkpoint."""
 
 
+class BrokerLostError(EngineError):
+    """No broker answers any more during the start: begin anew, as if it had not been there."""
+
+
 class RestoreError(EngineError):
     """The changelog could not be read up to our claim in time. Rebuild; nothing was written."""
 

@@ -115,4 +115,5 @@ class OwnersView:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
         if self._consumer is not None:
-            await self._consumer.stop()
+            # aiokafka hands on the cancellation of its own tasks where a fetch waits for a retry.
+            await asyncio.gather(self._consumer.stop(), return_exceptions=True)

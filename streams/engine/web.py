@@ -75,6 +75,10 @@ class EngineWeb:
         """The partitions exist: answer queries."""
         self._ownership, self._owners = ownership, owners
 
+    def starting(self) -> None:
+        """There are no partitions any more: the start begins anew."""
+        self._ownership = self._owners = None
+
     async def close(self) -> None:
         """Stop serving."""
         if self._session is not None:
