@@ -36,7 +36,7 @@ class Ids:
                 self._heads.setdefault(head, MARKER + each.fingerprint)
 
     def single_object(self, value: bytes) -> bytes:
-        """The value in single-object encoding. Raises `DecodeError` for an id that is not listed."""
+        """The value in single-object encoding. Raises `DecodeError` for an id not listed."""
         head = self._heads.get(value[:FRAME_BYTES])
         if head is not None:
             return head + value[FRAME_BYTES:]

@@ -47,6 +47,10 @@ class Fold(Protocol):
         """The next deadline by log time."""
 
     @property
+    def next_report_ms(self) -> int | None:
+        """When something has to be said about a fault point."""
+
+    @property
     def next_live_deadline_ms(self) -> int | None:
         """The next deadline by live time."""
 
@@ -73,13 +77,13 @@ class Fold(Protocol):
     def run(self, run_id: str) -> RunView | None:
         """One run, to be shown; frozen."""
 
+    def is_open(self, run_id: str) -> bool:
+        """Whether more may come of this run: it is live, or reports wait for its start."""
+
     def run_ids(self) -> Iterable[str]:
         """All runs, stubs included."""
 
     def apply(self, record: Record) -> list[Output]:
-    def is_open(self, run_id: str) -> bool:
-        """Whether more may come of this run: it is live, or reports wait for its start."""
-
         """Move to the state after `record`. Bad input never raises; exhausted memory or stack
         does.
         """

@@ -18,8 +18,8 @@ Signals of a flow, from the rows below:
 * mean time to recovery: `dalsegno_recovery_seconds_sum / dalsegno_recovery_seconds_count`
 * rework rate: `dalsegno_steps_redispatched_total / dalsegno_steps_dispatched_total`
 * state-conflict rate: `dalsegno_state_conflicts_total / dalsegno_events_read_total`
-* clarity of escalations: `dalsegno_escalations_again_total / dalsegno_escalations_total`, and time to
-  decision: `dalsegno_escalation_decision_seconds_sum / …_count`
+* clarity of escalations: `dalsegno_escalations_again_total / dalsegno_escalations_total`, and time
+  to decision: `dalsegno_escalation_decision_seconds_sum / …_count`
 
 `dalsegno_events` over all outcomes plus `dalsegno_events_waiting` is the number of records of a
 partition that were read: an event has exactly one outcome, or waits.
