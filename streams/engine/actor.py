@@ -82,7 +82,7 @@ class ActorTask:
         """The boundary of this task: nobody awaits it before `close`."""
         failures = 0
         while True:
-            began_s = self._context.clock()
+            began_s, fenced = self._context.clock(), False
             try:
                 await self._open()
                 await self._read()
@@ -95,7 +95,6 @@ class ActorTask:
             except Exception:
                 # A fault of ours: the log is there, and whoever opens next folds it again.
                 log.exception("fault points failed", partition=self.number)
-                fenced = False
             finally:
                 await self._release()
             failures = 1 if self._context.clock() - began_s > _BACKOFF_MAX_S else failures + 1

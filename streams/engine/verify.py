@@ -55,9 +55,7 @@ class Verifier:
     def __init__(self, settings: EngineSettings, folds: FoldFactory, partitions: int) -> None:
         self._settings = settings
         self._folds = folds
-        self._intake = Intake(
-            settings.topics.events, partitions, settings.keyring, verify_ed25519
-        )
+        self._intake = Intake(settings.topics.events, partitions, settings.keyring, verify_ed25519)
         self._reader = LogReader(settings)
 
     def verify(self, partition: int) -> PartitionReport:
