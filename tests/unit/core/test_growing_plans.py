@@ -54,4 +54,5 @@ def test_what_an_extension_writes_is_its_own_and_the_parts_are_the_plan() -> Non
     assert view(log).state is RunState.SUCCEEDED
     log.tick(6)
     captured(log, changelog)
-    assert set(changelog) == {b"\0partition"}, "all parts of the plan have gone with the run"
+    left = {key for key in changelog if not key.startswith(b"e")}  # durations learned, bounded
+    assert left == {b"\0partition"}, "all parts of the plan have gone with the run"
