@@ -8,6 +8,7 @@ Exit code 0 when every run ended as computed beforehand, with nothing lost and n
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import secrets
 import subprocess
@@ -27,6 +28,7 @@ from dalsegno.schemas.topics import Topics
 from examples.risk_control import facts
 from examples.risk_control.faults import Fault, Timeline
 from examples.risk_control.flow import risk
+from examples.risk_control.outage import Outage
 from examples.risk_control.processes import Fleet, wait_for
 from examples.risk_control.rules import SERVICES, applicant
 from examples.risk_control.screen import Screen, show_facts
@@ -68,13 +70,14 @@ class Demo:
             "DALSEGNO_MAC_KEYS": f"demo:{secrets.token_hex(32)}",
             "DALSEGNO_DEV": "true",
             **{
-                f"RISK_CONTROL_{name.upper().replace('-', '_')}_URL": self._url(name)
+                f"RISK_CONTROL_{name.upper().replace('-', '_')}_URL": self.url(name)
                 for name in SERVICES
             },
         }
         self.fleet = Fleet(folder, self.env)
 
-    def _url(self, name: str) -> str:
+    def url(self, name: str) -> str:
+        """Where a service or an engine answers."""
         return f"http://127.0.0.1:{self.ports[name]}/"
 
     def up(self) -> None:
@@ -100,9 +103,9 @@ class Demo:
                 name, [*CLI, "worker", "examples.risk_control.flow:risk", "--name", name]
             )
         for name in SERVICES:
-            wait_for(self._url(name) + "health")
+            wait_for(self.url(name) + "health")
         for name in ("engine-1", "engine-2"):
-            wait_for(self._url(name) + "readyz")
+            wait_for(self.url(name) + "readyz")
 
     def faults(self) -> list[Fault]:
         """The original accident, and the deaths of a worker, an engine and the broker."""
@@ -171,14 +174,19 @@ def main(argv: list[str] | None = None) -> int:
     options = parser.parse_args(argv)
     console, begun = Console(), time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix="dalsegno-demo-"))
+    # A broker that is killed is announced by the client's log: beside the table, not across it.
+    logging.basicConfig(filename=folder / "demo.log", level=logging.INFO)
     console.print(f"logs and ledgers: {folder}")
     demo = Demo(folder, options.seed, options.applications)
     try:
         demo.up()
         timeline = Timeline([] if options.no_faults else demo.faults())
-        screen = Screen(demo.fleet, demo.ledgers, options.applications)
+        outage = Outage([demo.url(name) for name in ("engine-1", "engine-2")], "data-validation")
+        outage.start()
+        screen = Screen(demo.fleet, demo.ledgers, options.applications, outage)
         with Live(console=console, refresh_per_second=5) as live:
             demo.run(screen, live, timeline)
+        outage.stop()
         verified = demo.verified()
         found = facts.gather(
             demo.kafka.bootstrap, Topics(), demo.ledgers, options.seed, options.applications

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from examples.risk_control.facts import Facts
+from examples.risk_control.outage import Outage
 from examples.risk_control.processes import Fleet
 from examples.risk_control.rules import SERVICES
 
@@ -20,8 +21,9 @@ def _lines(path: Path) -> int:
 class Screen:
     """Renders the state of the demo; reads ledgers and process states, decides nothing."""
 
-    def __init__(self, fleet: Fleet, ledgers: Path, applications: int) -> None:
+    def __init__(self, fleet: Fleet, ledgers: Path, applications: int, outage: Outage) -> None:
         self._fleet, self._ledgers, self._applications = fleet, ledgers, applications
+        self._outage = outage
 
     def render(self, started: int, ended: int, broker: str, told: list[str]) -> Group:
         """`started`, `ended`: applications so far; `told`: what the faults did, oldest first."""
@@ -37,6 +39,7 @@ class Screen:
             Text(f"applications: {started} of {self._applications} started, {ended} decided"),
             Text.from_markup(f"broker {broker}   {processes}"),
             services,
+            self._outage.render(),
             *[Text(f"  {line}", style="dim") for line in told[-8:]],
         )
 
