@@ -32,7 +32,6 @@ from dalsegno.streams.core.state_codec import StateCorrupt
 from dalsegno.streams.engine.context import EngineContext
 from dalsegno.streams.engine.errors import (
     EngineError,
-    FencedError,
     PartitionStoppedError,
 )
 from dalsegno.streams.engine.faults_reader import FaultsFeed, FaultsReader
@@ -82,7 +81,7 @@ class ActorTask:
         """The boundary of this task: nobody awaits it before `close`."""
         failures = 0
         while True:
-            began_s, fenced = self._context.clock(), False
+            began_s = self._context.clock()
             try:
                 await self._open()
                 await self._read()
@@ -91,7 +90,6 @@ class ActorTask:
                 return
             except (EngineError, KafkaError, OSError, TimeoutError) as error:
                 log.warning("fault points begin again", partition=self.number, error=repr(error))
-                fenced = isinstance(error, FencedError)
             except Exception:
                 # A fault of ours: the log is there, and whoever opens next folds it again.
                 log.exception("fault points failed", partition=self.number)
@@ -99,8 +97,10 @@ class ActorTask:
                 await self._release()
             failures = 1 if self._context.clock() - began_s > _BACKOFF_MAX_S else failures + 1
             await asyncio.sleep(min(_BACKOFF_MAX_S, _BACKOFF_FIRST_S * 2 ** (failures - 1)))
-            if fenced and not await self._context.joined().still_member():
-                return
+            # A former owner must not fence the rightful one. While a rebalance runs the group says
+            # no; whoever stops being the owner closes this task.
+            while not await self._context.joined().still_member():  # noqa: ASYNC110 - it is a question to the broker
+                await asyncio.sleep(_BACKOFF_FIRST_S)
 
     def _stop(self, error: PartitionStoppedError) -> None:
         self.stopped = error
@@ -194,13 +194,15 @@ class ActorTask:
             return
         producer = self._context.pool.acquire(ORDERS_LANE)
         try:
-            await asyncio.gather(
-                *(
-                    producer.append(self._to_events.record(output.action.event))
-                    for output in made
-                    if isinstance(output.action, Instruct)
-                )
-            )
+            waiting = [
+                asyncio.ensure_future(producer.append(self._to_events.record(output.action.event)))
+                for output in made
+                if isinstance(output.action, Instruct)
+            ]
+            if waiting:
+                await asyncio.wait(waiting)
+            for done in waiting:
+                done.result()
         finally:
             await producer.release()
 

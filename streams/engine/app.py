@@ -116,7 +116,8 @@ class Engine:
                 except BrokerLostError as error:
                     log.warning("broker lost during the start: begins anew", error=str(error))
                     web.starting()
-                    await asyncio.sleep(_RETRY_S)
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(stop.requested.wait(), _RETRY_S)
         except StartRefusedError as error:
             for fault in error.faults:
                 log.error("start refused", fault=fault)  # noqa: TRY400 - the fault says it all

@@ -38,15 +38,17 @@ class Applying:
         """
         apply, add, signals = self._fold.apply, self._outputs.add, self._signals.outputs
         until_s = clock() + SLICE_S
-        for record in self._records:
-            produced = apply(record)
-            if isinstance(record.event, StepCompleted):
-                self.completed.add((record.event.run_id, record.event.step))
-            if produced:
-                add(produced)
-                signals(produced)
-            if clock() >= until_s:
-                self._outputs.flush()
-                return False
-        self._outputs.flush()
-        return True
+        try:
+            for record in self._records:
+                produced = apply(record)
+                if isinstance(record.event, StepCompleted):
+                    self.completed.add((record.event.run_id, record.event.step))
+                if produced:
+                    add(produced)
+                    signals(produced)
+                if clock() >= until_s:
+                    return False
+            return True
+        finally:
+            # Also when a record stops the partition: those before it are whole.
+            self._outputs.flush()

@@ -50,7 +50,9 @@ class ControlAppender:
         records = [self.sign(event) for event in events]
         producer = self._pool.acquire(CONTROL_LANE)
         try:
-            return await asyncio.gather(*(producer.append(record) for record in records))
+            waiting = [asyncio.ensure_future(producer.append(record)) for record in records]
+            await asyncio.wait(waiting)
+            return [done.result() for done in waiting]
         finally:
             await producer.release()
 

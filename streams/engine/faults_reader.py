@@ -14,7 +14,7 @@ from typing import Final
 import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from dalsegno.streams.engine.errors import PositionLostError
+from dalsegno.streams.engine.errors import OutcomeUnknownError, PositionLostError
 from dalsegno.streams.engine.security import librdkafka_options
 from dalsegno.streams.engine.settings import EngineSettings
 from dalsegno.streams.engine.verify import RawEvent, raw_event
@@ -110,12 +110,16 @@ class FaultsReader:
                     if any(feed.full for feed in self._feeds.values()):
                         await asyncio.sleep(_RETRY_S)
                         continue
-                    found = await loop.run_in_executor(self._thread, _fetch, consumer)
+                    self._hand_out(await loop.run_in_executor(self._thread, _fetch, consumer))
                 except KafkaException as error:
                     log.warning("faults topic not read, trying again", error=repr(error))
                     await asyncio.sleep(_RETRY_S)
-                else:
-                    self._hand_out(found)
+        except Exception as error:
+            # The boundary of this task: its readers open again, with a new consumer.
+            log.exception("faults topic not read")
+            for feed in self._feeds.values():
+                feed.fail(OutcomeUnknownError(f"faults topic: {error!r}"))
+            self._feeds.clear()
         finally:
             # On its thread, after a fetch that may still be under way there.
             self._thread.submit(consumer.close)
@@ -135,28 +139,38 @@ class FaultsReader:
     def _hand_out(self, messages: Sequence[Message]) -> None:
         by_number: dict[int, list[RawEvent]] = {}
         for message in messages:
-            number = message.partition()
-            assert number is not None
-            error = message.error()
-            if error is None:
-                by_number.setdefault(number, []).append(raw_event(message))
-            else:
+            number, error = message.partition(), message.error()
+            if error is None and number is not None:
+                by_number.setdefault(number, []).append(_record(message))
+            elif error is not None and number in self._assigned:
                 self._heard(number, error, message.offset())
+            elif error is not None:
+                raise KafkaException(error)  # about no partition of ours: it is tried again
         for number, records in by_number.items():
             feed = self._feeds.get(number)
-            # What was fetched for an earlier feed of the partition may lie behind this one's place.
-            if feed is not None and records[0].offset >= feed.position:
+            # What was fetched for an earlier feed of the partition says nothing to this one.
+            if feed is not None and self._assigned.get(number) is feed:
                 feed.put(records)
 
     def _heard(self, number: int, error: KafkaError, offset: int | None) -> None:
         feed = self._feeds.get(number)
-        if feed is None:
+        if feed is None or self._assigned.get(number) is not feed:
             return
         if error.code() == KafkaError._PARTITION_EOF:
             feed.end = offset
         elif error.code() == KafkaError._AUTO_OFFSET_RESET or error.fatal():
             detail = f"the faults log no longer holds offset {feed.position}: {error.str()}"
             feed.fail(PositionLostError(number, "out_of_range", detail))
+
+
+def _record(message: Message) -> RawEvent:
+    try:
+        return raw_event(message)
+    except UnicodeDecodeError:
+        # A header name that is no UTF-8: without its headers the record is refused, and only it.
+        return RawEvent(
+            message.offset() or 0, message.timestamp()[1], message.key(), message.value(), ()
+        )
 
 
 def _fetch(consumer: Consumer) -> list[Message]:

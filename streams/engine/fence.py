@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException
 
 from dalsegno.streams.engine.errors import FencedError, OutcomeUnknownError
-from dalsegno.streams.engine.producers import close_producer, producer_options
+from dalsegno.streams.engine.producers import Handle, producer_options
 from dalsegno.streams.engine.settings import EngineSettings
 
 Place = tuple[str, int]
@@ -20,6 +20,9 @@ Entries = Sequence[tuple[bytes, bytes | None]]
 
 _START_TIMEOUTS: Final = 3
 _COMMIT_TIMEOUTS: Final = 1.5
+_SLACK_S: Final = 0.5
+"""The library's own timeout comes first, so that nothing runs on in the thread."""
+
 _FENCED: Final = frozenset(
     {
         KafkaError._FENCED,
@@ -38,8 +41,9 @@ class FencedProducer:
 
     def __init__(self, settings: EngineSettings, transactional_id: str) -> None:
         self._timeout_s = settings.transaction_timeout_ms / 1_000
+        self._closing = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=transactional_id)
-        self._producer = Producer(
+        self._handle = Handle(
             {
                 **producer_options(settings),
                 "transactional.id": transactional_id,
@@ -52,7 +56,11 @@ class FencedProducer:
     async def start(self) -> None:
         """Fence every earlier producer of this id. Raises `FencedError`, `OutcomeUnknownError`."""
         timeout_s = _START_TIMEOUTS * self._timeout_s
-        await self._guard(lambda: self._producer.init_transactions(timeout_s), timeout_s)
+
+        def begin() -> None:
+            self._handle.producer.init_transactions(timeout_s)
+
+        await self._guard(begin, timeout_s + _SLACK_S)
 
     async def commit(self, writes: Mapping[Place, Entries]) -> None:
         """Append all entries (None: delete) in one transaction, or none of them.
@@ -60,10 +68,10 @@ class FencedProducer:
         Raises `FencedError` if a newer owner is there, `OutcomeUnknownError` for everything else.
         """
         timeout_s = _COMMIT_TIMEOUTS * self._timeout_s
-        await self._guard(lambda: self._transaction(writes, timeout_s), timeout_s)
+        await self._guard(lambda: self._transaction(writes, timeout_s), timeout_s + _SLACK_S)
 
     def _transaction(self, writes: Mapping[Place, Entries], timeout_s: float) -> None:
-        producer = self._producer
+        producer = self._handle.producer
         producer.begin_transaction()
         for (topic, partition), entries in writes.items():
             for key, value in entries:
@@ -83,6 +91,7 @@ class FencedProducer:
 
     async def close(self) -> None:
         """Close without waiting for what is pending."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
-        self._producer.purge()
-        await close_producer(self._producer)
+        if self._handle and not self._closing:
+            self._closing = True
+            self._handle.producer.purge()  # what runs in the thread fails then
+            await self._handle.close(self._thread)

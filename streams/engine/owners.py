@@ -50,8 +50,8 @@ class OwnersView:
             auto_offset_reset="earliest",
             fetch_max_wait_ms=_POLL_MS,
         )
-        await consumer.start()
         self._consumer = consumer
+        await consumer.start()
         consumer.assign([self._place])
         end = (await consumer.end_offsets([self._place]))[self._place]
         while await consumer.position(self._place) < end:

@@ -81,11 +81,12 @@ class Poller:
         # Counts as polling even with nothing wanted: restores may take long, and keep the
         # membership.
         with self._consumer._subscription.fetch_context():
-            self._woken = False
             found = self._drain(wanted, records_max)
-            if found or self._woken:
+            if found or self._woken:  # perhaps before this poll began, and after it was asked for
+                self._woken = False
                 return found
             await self._wait(timeout_s)
+            self._woken = False
             later = self._drain(wanted, records_max)
         later.ends = found.ends | later.ends
         return later

@@ -8,11 +8,17 @@ guarantee the client sends nothing more after a record that it had to give up.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import (
+    TIMESTAMP_LOG_APPEND_TIME,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+)
 
 from dalsegno.streams.engine.encoding import OutRecord
 from dalsegno.streams.engine.errors import OutcomeUnknownError
@@ -22,6 +28,7 @@ from dalsegno.streams.engine.settings import EngineSettings
 BATCH_BYTES_MAX: Final = 1_000_000
 """Below Kafka's default of 1,048,588 for `max.message.bytes`, which holds for whole batches."""
 
+RECORD_BYTES_MAX: Final = 100_000_000
 CLOSE_TIMEOUT_S: Final = 2.0
 _POLL_S: Final = 0.002
 """How soon an acknowledgement is noticed. Nothing but checkpoints and bounds waits for one."""
@@ -44,7 +51,8 @@ def producer_options(settings: EngineSettings) -> dict[str, str | int | float | 
         **librdkafka_options(settings),
         "acks": "all",
         "batch.size": BATCH_BYTES_MAX,
-        "message.max.bytes": BATCH_BYTES_MAX + 65_536,
+        # Topics differ in what they take; sizes are checked against that before a record is sent.
+        "message.max.bytes": RECORD_BYTES_MAX,
         "queue.buffering.max.messages": 0,
         "queue.buffering.max.kbytes": 2_000_000,
         "socket.timeout.ms": max(settings.request_timeout_ms, 1_000),
@@ -63,9 +71,10 @@ class IdempotentProducer:
     """
 
     def __init__(self, settings: EngineSettings, linger_ms: float) -> None:
-        self._producer = Producer(
+        options = producer_options(settings)
+        self._handle = Handle(
             {
-                **producer_options(settings),
+                **options,
                 "enable.idempotence": True,
                 "enable.gapless.guarantee": True,
                 "message.timeout.ms": 0,
@@ -74,7 +83,6 @@ class IdempotentProducer:
         )
         self.spoilt = False
         self._users = 0
-        self._closed = False
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
 
@@ -94,7 +102,7 @@ class IdempotentProducer:
         `acked` hears of it on the event loop. Raises `OutcomeUnknownError` if it takes no more.
         """
         try:
-            self._producer.produce(
+            self._handle.producer.produce(
                 record.topic,
                 record.value,
                 record.key,
@@ -105,7 +113,7 @@ class IdempotentProducer:
         except (KafkaException, BufferError) as error:
             self.spoilt = True
             raise OutcomeUnknownError(f"output to {record.topic}: {error!r}") from error
-        if self._timer is None and not self._closed:
+        if self._timer is None:
             self._timer = self._loop.call_later(_POLL_S, self._poll)
 
     async def append(self, record: OutRecord) -> Appended:
@@ -113,12 +121,14 @@ class IdempotentProducer:
         done: asyncio.Future[Appended] = self._loop.create_future()
 
         def acked(error: KafkaError | None, message: Message) -> None:
+            self.spoilt |= error is not None
             if done.done():
                 return
-            if error is None:
-                done.set_result(Appended(message.offset() or 0, message.timestamp()[1]))
-            else:
-                self.spoilt = True
+            kind, at_ms = message.timestamp()
+            offset = message.offset()
+            if error is None and kind == TIMESTAMP_LOG_APPEND_TIME and offset is not None:
+                done.set_result(Appended(offset, at_ms))
+            else:  # or it was there already, and the broker does not say where
                 done.set_exception(OutcomeUnknownError(f"append to {record.topic}: {error}"))
 
         self.send(record, acked)
@@ -127,30 +137,61 @@ class IdempotentProducer:
     async def knows(self, topic: str) -> bool:
         """Whether the brokers have the topic now. False also while they cannot be asked."""
         try:
-            found = await asyncio.to_thread(self._producer.list_topics, topic, _TOPIC_TIMEOUT_S)
+            ask = self._handle.producer.list_topics
+            found = await asyncio.to_thread(ask, topic, _TOPIC_TIMEOUT_S)
         except KafkaException:
             return False
         return topic in found.topics and found.topics[topic].error is None
 
     def _poll(self) -> None:
-        producer = self._producer
-        producer.poll(0)
-        waiting = len(producer) > 0
-        self._timer = self._loop.call_later(_POLL_S, self._poll) if waiting else None
+        self._timer = None
+        if not self._handle:
+            return
+        producer = self._handle.producer
+        try:
+            if self.spoilt:
+                # What is under way may be neither sent nor given up then: its senders hear of it.
+                producer.purge()
+            producer.poll(0)
+        finally:
+            if len(producer):
+                self._timer = self._loop.call_later(_POLL_S, self._poll)
 
     async def close(self) -> None:
         """Close without waiting for pending data: after a failure it may never leave."""
-        self._closed = True
         if self._timer is not None:
             self._timer.cancel()
-        self._producer.purge()
-        await close_producer(self._producer)
+            self._timer = None
+        if self._handle:
+            self._handle.producer.purge()
+            self._handle.producer.poll(0)  # here, not in the thread that ends it
+            await self._handle.close(ThreadPoolExecutor(1, thread_name_prefix="close"))
 
 
-async def close_producer(producer: Producer) -> None:
-    """Close a producer within a bound; what is left of it ends with its threads."""
-    with contextlib.suppress(TimeoutError, KafkaException):
-        await asyncio.wait_for(asyncio.to_thread(producer.close, 0.5), CLOSE_TIMEOUT_S)
+class Handle:
+    """Owns a librdkafka producer, so that its end happens in a thread and at a known time."""
+
+    def __init__(self, options: dict[str, str | int | float | bool]) -> None:
+        self._held = [Producer(options)]
+
+    def __bool__(self) -> bool:
+        return bool(self._held)
+
+    @property
+    def producer(self) -> Producer:
+        """The producer. Raises `OutcomeUnknownError` once it is closed."""
+        if not self._held:
+            raise OutcomeUnknownError("the producer is closed")
+        return self._held[0]
+
+    async def close(self, thread: ThreadPoolExecutor) -> None:
+        """End it in `thread`, after what still runs there; waits for that within a bound only.
+
+        Not by its own `close`, which waits without a limit for a transaction to be aborted.
+        """
+        ending = asyncio.get_running_loop().run_in_executor(thread, self._held.clear)
+        thread.shutdown(wait=False)
+        await asyncio.wait([ending], timeout=CLOSE_TIMEOUT_S)
 
 
 class ProducerPool:

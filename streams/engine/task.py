@@ -198,9 +198,9 @@ class PartitionTask:
             log.exception("batch failed", partition=self.number)
             self._fail(OutcomeUnknownError(f"batch: {error!r}"))
         else:
-            if through:
+            if through and self.state is TaskState.BUSY:
                 self._applied(applying.batch)
-            else:
+            elif not through:
                 asyncio.get_running_loop().call_soon(self._slice, applying)
 
     def _apply(self, applying: Applying) -> bool:

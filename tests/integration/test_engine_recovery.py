@@ -196,7 +196,7 @@ async def test_restore_ends_though_the_changelog_closes_with_aborted_transaction
     assert engine.term() == 0
     spoiler = FencedProducer(lab.settings, f"{lab.prefix}-other")
     await spoiler.start()
-    raw = spoiler._producer
+    raw = spoiler._handle.producer
     for _ in range(3):
         raw.begin_transaction()
         raw.produce(lab.topics.runs_changelog, b"rno", b"never", 0)
@@ -209,6 +209,20 @@ async def test_restore_ends_though_the_changelog_closes_with_aborted_transaction
     assert_outputs(lab, 500)
     assert_checkpointed(lab)
     assert_state(lab)
+
+
+async def test_a_checkpoint_may_hold_a_part_larger_than_a_batch(lab: Lab) -> None:
+    """State pages may outgrow what one event can hold; the changelog takes them."""
+    producer = FencedProducer(lab.settings, f"{lab.prefix}-large")
+    await producer.start()
+    try:
+        large = bytes(3_000_000)
+        place = (lab.topics.runs_changelog, 0)
+        await producer.commit({place: [(b"x-small", b"1"), (b"x-large", large)]})
+    finally:
+        await producer.close()
+    values = {m.key(): m.value() for m in lab.read(lab.topics.runs_changelog, 0)}
+    assert values[b"x-large"] == large
 
 
 def test_claims_name_the_owner_in_the_changelog_and_the_owners_topic(lab: Lab) -> None:

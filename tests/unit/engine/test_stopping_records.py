@@ -16,6 +16,11 @@ from dalsegno.streams.engine.task import PartitionTask, TaskState
 
 
 class Acks:
+    flushed = 0
+
+    def flush(self) -> None:
+        self.flushed += 1
+
     def queued(self) -> dict[str, int]:
         return {}
 
@@ -50,6 +55,7 @@ async def test_timers_that_fired_with_unknown_rules_fire_again_after_the_upgrade
     raw = SimpleNamespace(offset=position, timestamp=late_ms, key=b"0", value=b"", headers=())
     task.process(Batch(task, Stream.EVENTS, 0, [raw], position + 1, position + 1))  # type: ignore[list-item]
     assert task.state is TaskState.STOPPED
+    assert task._outputs.flushed == 1, "what was put out before the record leaves"  # type: ignore[union-attr]
     for _ in range(10):
         await asyncio.sleep(0)
     saved = {**before, **{key: value for key, value in fence.written if value is not None}}
