@@ -26,6 +26,7 @@ GATE: Final = "gate"
 ASIDE: Final = "aside"
 NOTICE: Final = "notice"
 
+_BY_HAND: Final = "no compensation of the plan takes this back: do it by hand, then skip"
 _NOT_ASKED: Final = {
     NOTICE: "this is a notice: nothing is asked",
     ASIDE: "our own code raised on this run: it goes on whole, or it ends",
@@ -101,7 +102,7 @@ def _retry(
     elif asked == APPROVAL:
         why_not = "the step has not run: approve or reject it"
     elif not why_not and place is not None and by_hand_only(draft, place):
-        why_not = "no compensation of the plan takes this back: do it by hand, then skip"
+        why_not = _BY_HAND
     return _of(kind, text, why_not, redoes=(name,) if name else (), keeps=done)
 
 
@@ -137,6 +138,8 @@ def _edit(draft: Draft, place: int | None, asked: str, done: tuple[str, ...]) ->
     why_not = _NOT_ASKED.get(asked, "")
     if asked == APPROVAL:
         text = f"Fields that step {step.name} reads change, and its approval is asked anew."
+    if not why_not and by_hand_only(draft, place):
+        why_not = _BY_HAND
     if not why_not and not fields:
         why_not = "the step reads no field"
     return _of(

@@ -1,0 +1,33 @@
+"""Packages of runs that go back, and packages gone stale: what cannot be decided on them."""
+
+from __future__ import annotations
+
+from tests.unit.core.log import Log, handoffs, plan_of, row, step, view
+from tests.unit.people.asking import asked, decide, failed
+from tests.unit.saga.orders import confirm, intend, take_back
+
+from dalsegno.schemas.outputs import Outcome, RunState, StepState
+from dalsegno.schemas.plan import StepRole
+
+UNDO = StepRole.COMPENSATION
+
+
+def test_no_edit_gives_a_step_out_again_that_a_person_takes_back() -> None:
+    log = Log()
+    plan = plan_of(
+        step("a", reads=("x",), compensate="ua"), step("b", needs=("a",)), step("ua", role=UNDO)
+    )
+    log.start(plan, context={"x": 1})
+    log.began("a")
+    intend(log, "a", undo="nosuch")
+    confirm(log, "a")
+    log.done("a", ops=[])
+    log.began("b")
+    decide(log, asked(failed(log, "b")), "compensate")
+    package = asked(take_back(log, "ua"))
+    assert (package.step, package.reason) == ("a", "no_way_back")
+    assert handoffs(decide(log, package, "edit", [["set", ["x"], 2]])) == []
+    assert log.outcomes == [Outcome.REFUSED]
+    assert row(log, "a").state is StepState.ESCALATED
+    decide(log, package, "skip")
+    assert view(log).state is RunState.COMPENSATED
