@@ -7,6 +7,8 @@ to live is over, or when it is cancelled; not once a pivot is passed.
 
 from __future__ import annotations
 
+import msgspec
+
 from dalsegno.schemas.outputs import AnswerType, RunState
 from dalsegno.streams.core.attempts import close
 from dalsegno.streams.core.draft import Draft
@@ -70,6 +72,9 @@ def begin(draft: Draft, undo: UndoPlan, cause: str, detail: str) -> None:
     head.plan_open = False
     head.missing = ()
     head.gate, head.gate_due_ms = "", 0
+    if head.people is not None:
+        # Its package asks nothing any more.
+        head.people = msgspec.structs.replace(head.people, gate=None)
     # Budgets and people's deadlines bound what is left to do; its end is never just time.
     head.clock_stopped_ms, head.expires_ms = 0, NEVER
     for place in sorted(busy):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.unit.core.log import Log, handoffs, plan_of, row, step, view
 from tests.unit.people.asking import asked, decide, failed
 from tests.unit.saga.orders import confirm, intend, take_back
 
+from dalsegno.schemas.events import RiskFlagged
 from dalsegno.schemas.outputs import Outcome, RunState, StepState
-from dalsegno.schemas.plan import StepRole
+from dalsegno.schemas.plan import OnFailure, StepRole
 
 UNDO = StepRole.COMPENSATION
 
@@ -30,4 +32,27 @@ def test_no_edit_gives_a_step_out_again_that_a_person_takes_back() -> None:
     assert log.outcomes == [Outcome.REFUSED]
     assert row(log, "a").state is StepState.ESCALATED
     decide(log, package, "skip")
+    assert view(log).state is RunState.COMPENSATED
+
+
+@pytest.mark.parametrize("kind", ["reject", "cancel", "approve"])
+def test_a_gate_that_a_saga_opened_has_nothing_to_decide(kind: str) -> None:
+    log = Log()
+    plan = plan_of(
+        step("a", compensate="ua"),
+        step("b", needs=("a",)),
+        step("ua", role=UNDO),
+        on_failure=OnFailure.COMPENSATE,
+        gates=("odd",),
+    )
+    log.start(plan)
+    log.began("a")
+    log.done("a", ops=[])
+    log.began("b")
+    package = asked(log.put(RiskFlagged(run_id="r", flag_id="f", flag="odd")))
+    failed(log, "b")
+    decide(log, package, kind)
+    assert log.outcomes == [Outcome.REFUSED]
+    assert view(log).state is RunState.COMPENSATING
+    take_back(log, "ua")
     assert view(log).state is RunState.COMPENSATED
