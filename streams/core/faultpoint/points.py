@@ -79,13 +79,15 @@ class Points:
         found = [view for name in dict.fromkeys(depends_on) for view in holding.get(name, ())]
         if len(found) > 1:
             found.sort(key=_name)
-            for view in found:
-                view.shared = True
         return found
 
     def blocked(self, depends_on: Iterable[str]) -> str:
         """The first fault point without a permit for the step, or an empty text: it may go."""
-        for view in self.in_the_way(depends_on):
+        found = self.in_the_way(depends_on)
+        if len(found) > 1:
+            for view in found:
+                view.shared = True
+        for view in found:
             if not view.hand:
                 return view.name
         return ""
