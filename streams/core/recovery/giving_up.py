@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from dalsegno.schemas.outputs import RunState
 from dalsegno.streams.core.draft import Draft
 from dalsegno.streams.core.escalating import ask
 from dalsegno.streams.core.people.asking import Failure
@@ -25,6 +26,9 @@ def hand_over(draft: Draft) -> bool:
     """Asks about the hurt steps that wait. False: nothing is being brought back, or it was done."""
     head, now = draft.head, draft.now
     damage: Damage | None = head.damage
+    if head.state is RunState.QUARANTINED:
+        # Put aside until a person decides: it does not come back by itself.
+        return False
     if damage is None or head.saga is not None or head.handed_over:
         return False
     waiting = [

@@ -1,0 +1,26 @@
+"""Corners of recovery, each of which was wrong once."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.core.log import Log, view
+from tests.unit.core.test_quarantine import broken
+from tests.unit.recovery.test_giving_up import SLOW, chain
+
+from dalsegno.schemas.events import FailureType, StepFailed
+from dalsegno.schemas.outputs import RunState
+
+
+def test_a_quarantined_run_does_not_come_back_when_its_time_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log = Log()
+    log.start(chain(2, retry=SLOW, depends_on=("bank",)), ttl_ms=60_000)
+    log.began("s0")
+    kind = FailureType.DEPENDENCY
+    log.put(StepFailed(run_id="r", step="s0", epoch=1, failure_type=kind, dependency="bank"))
+    broken(monkeypatch, log)
+    assert view(log).state is RunState.QUARANTINED
+    log.now_ms += 61_000
+    log.tick()
+    assert view(log).state is RunState.EXPIRED
