@@ -109,14 +109,14 @@ def _took_back(draft: Draft, place: int, row: StepRow) -> None:
 def _complete(draft: Draft, place: int, row: StepRow) -> None:
     head = draft.head
     draft.move(place, row, COMPLETED)
-    if draft.steps[place].role is _COMPENSATION:
-        _took_back(draft, place, row)
-        return
     flight = row.flight
     if flight is not None:
         draft.took = (draft.steps[place].name, draft.now.log_ms - flight.since_ms)
         if draft.steps[place].depends_on:
             draft.well = (place, draft.now.log_ms - flight.since_ms, flight.offset)
+    if draft.steps[place].role is _COMPENSATION:
+        _took_back(draft, place, row)
+        return
     row.flight = None
     row.past = None
     row.done = head.run_version + 1
