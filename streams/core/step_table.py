@@ -105,7 +105,8 @@ _GIVEN: Final = (DISPATCHED, MISSING_INFO, ESCALATED, AWAITING_APPROVAL)
 # Where a person's decision can take a step.
 _DECIDED: Final = (READY, PENDING, SKIPPED)
 
-# Where it takes a step whose run is taken back, once a person has done that by hand.
+# Where it takes a step whose run is taken back, once a person has done that by hand. A compensation
+# that waits for an approval, or for fields, is completed then, too.
 _BY_HAND: Final = (COMPLETED, COMPENSATING)
 
 Table = dict[StepState, dict[StepInput, Rule]]
@@ -169,11 +170,11 @@ MANAGED: Final[Table] = {
         _CLOSED,
         _NOT_RUNNING,
         INFORMED=_applied(READY),
-        DECIDED=_applied(*_DECIDED),
+        DECIDED=_applied(*_DECIDED, COMPLETED),
         ANSWER_BY=_applied(),
     ),
     AWAITING_APPROVAL: _state(
-        _CLOSED, _NOT_RUNNING, DECIDED=_applied(*_DECIDED), ANSWER_BY=_applied()
+        _CLOSED, _NOT_RUNNING, DECIDED=_applied(*_DECIDED, COMPLETED), ANSWER_BY=_applied()
     ),
     ESCALATED: _state(
         _CLOSED, _NOT_RUNNING, DECIDED=_applied(*_DECIDED, *_BY_HAND), ANSWER_BY=_applied()

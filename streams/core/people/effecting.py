@@ -116,7 +116,9 @@ def _edit(draft: Draft, place: int | None, event: DecisionMade) -> Ruling | None
 
 def _skip(draft: Draft, place: int | None, event: DecisionMade) -> Ruling | None:
     assert place is not None, "only a step is skipped"
-    if draft.head.saga is not None:
+    head = draft.head
+    if head.saga is not None:
+        head.missing = tuple(each for each in head.missing if each != place)
         _closed(draft, place, draft.row(place))
         done_by_hand(draft, place)
         return None
@@ -126,7 +128,7 @@ def _skip(draft: Draft, place: int | None, event: DecisionMade) -> Ruling | None
             return refusal
     if absent := needed_of_skipped(draft, place):
         return refused("still_missing", "later steps read " + ", ".join(absent))
-    head, row = draft.head, draft.row(place)
+    row = draft.row(place)
     head.missing = tuple(each for each in head.missing if each != place)
     _closed(draft, place, row)
     draft.move(place, row, SKIPPED)

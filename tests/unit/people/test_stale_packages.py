@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.core.log import Log, handoffs, plan_of, row, step, view
+from tests.unit.core.log import Log, assert_restores, handoffs, plan_of, row, step, view
 from tests.unit.people.asking import asked, decide, failed
 from tests.unit.saga.orders import confirm, intend, take_back
 
 from dalsegno.schemas.events import RiskFlagged
 from dalsegno.schemas.outputs import Outcome, RunState, StepState
-from dalsegno.schemas.plan import OnFailure, StepRole
+from dalsegno.schemas.plan import OnFailure, Risk, StepRole
 
 UNDO = StepRole.COMPENSATION
 
@@ -56,3 +56,25 @@ def test_a_gate_that_a_saga_opened_has_nothing_to_decide(kind: str) -> None:
     assert view(log).state is RunState.COMPENSATING
     take_back(log, "ua")
     assert view(log).state is RunState.COMPENSATED
+
+
+@pytest.mark.parametrize(
+    "fields", [{"risk": Risk.MONEY, "risk_reason": "refund"}, {"reads": ("x",)}]
+)
+def test_a_person_can_take_back_what_a_waiting_compensation_would(
+    fields: dict[str, object],
+) -> None:
+    log = Log()
+    plan = plan_of(
+        step("a", compensate="ua"), step("b", needs=("a",)), step("ua", role=UNDO, **fields)
+    )
+    log.start(plan)
+    log.began("a")
+    log.done("a", ops=[])
+    log.began("b")
+    package = asked(decide(log, asked(failed(log, "b")), "compensate"))
+    assert package.asked in {"approval", "information"}
+    decide(log, package, "skip")
+    assert log.outcomes == [Outcome.APPLIED]
+    assert view(log).state is RunState.COMPENSATED
+    assert_restores(log)
