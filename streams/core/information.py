@@ -7,6 +7,7 @@ from dalsegno.streams.core.context import ContextError
 from dalsegno.streams.core.draft import Draft
 from dalsegno.streams.core.moment import ACCEPTED, Ruling, refused
 from dalsegno.streams.core.names import DETAIL_CHARS_MAX
+from dalsegno.streams.core.people.asking import answered
 from dalsegno.streams.core.people.origins import note_outside
 from dalsegno.streams.core.step_table import MISSING_INFO
 
@@ -45,7 +46,9 @@ def recheck_missing(draft: Draft, changed: tuple[str, ...] | None = None) -> Non
         missing = row.past.missing if row.past is not None else ()
         asked = changed is None or any(field in changed for field in missing)
         if asked and not context.missing(missing):
-            draft.again(place, draft.row(place))
+            row = draft.row(place)
+            answered(row)
+            draft.again(place, row)
         else:
             still.append(place)
     head.missing = tuple(still)

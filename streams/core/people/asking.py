@@ -14,6 +14,7 @@ from dalsegno.streams.core.people.binding import package_digest
 from dalsegno.streams.core.people.options import ASIDE, GATE, NOTICE
 from dalsegno.streams.core.people.package import askable, bound, build
 from dalsegno.streams.core.people.state import NOBODY, NOT_HANDLED, Ask
+from dalsegno.streams.core.rows import StepRow
 
 CHANNEL: Final = "escalations"
 
@@ -96,6 +97,12 @@ def _keep(draft: Draft, place: int | None, ask: Ask) -> None:
         assert ask.asked == ASIDE, f"a run is not asked about as {ask.asked}"
         people = msgspec.structs.replace(people, aside=ask)
     draft.head.people = people
+
+
+def answered(row: StepRow) -> None:
+    """The step's open question is over, if it has one: nobody is waited for any more."""
+    if row.handled is not None and row.handled.ask is not None:
+        row.handled = msgspec.structs.replace(row.handled, ask=None)
 
 
 def next_due_ms(policy: Policy, ask: Ask) -> int:

@@ -19,11 +19,12 @@ import msgspec
 from dalsegno.schemas.outputs import Handoff
 from dalsegno.schemas.plan import Risk, StepRole
 from dalsegno.streams.core.actions import Dispatch
+from dalsegno.streams.core.bounds import utf8_bytes
 from dalsegno.streams.core.draft import Draft
 from dalsegno.streams.core.effects import recovery_key
 from dalsegno.streams.core.escalating import ask_for_fields
 from dalsegno.streams.core.names import DETAIL_CHARS_MAX
-from dalsegno.streams.core.people.asking import UNNAMED, Failure, publish
+from dalsegno.streams.core.people.asking import UNNAMED, Failure, answered, publish
 from dalsegno.streams.core.people.options import INFORMATION
 from dalsegno.streams.core.people.package import askable
 from dalsegno.streams.core.recovery.holding import Repair
@@ -38,6 +39,8 @@ from dalsegno.streams.core.step_table import (
 )
 
 _NONE: Final = Repair()
+# What a question holds beside its inputs and the names of fields, as in `dispatch`.
+_FRAME_BYTES: Final = 512
 
 
 def seek(
@@ -111,6 +114,7 @@ def _wait(draft: Draft, place: int, row: StepRow, fields: tuple[str, ...], reaso
         head.missing = (*head.missing, place)
     row.due_ms = draft.now.log_ms + draft.now.policy.supplier_wait_ms
     row.flight = None
+    answered(row)
 
 
 def _further(draft: Draft, place: int, row: StepRow, missing: tuple[str, ...]) -> None:
@@ -163,7 +167,7 @@ def _behind(draft: Draft, place: int) -> set[int]:
 def _may_run_again(draft: Draft, place: int) -> bool:
     """Only a managed step that acts on nothing outside: no effect is ever done again."""
     step = draft.steps[place]
-    if not step.queue or step.risk is not Risk.NONE or step.compensate:
+    if not step.queue or step.risk is not Risk.NONE or step.compensate or step.pivot:
         return False
     if draft.journal(place).effects:
         return False
@@ -217,5 +221,11 @@ def _post(draft: Draft, place: int, row: StepRow, fields: tuple[str, ...]) -> No
         context_schema=head.context_schema,
         context_schema_version=head.context_schema_version,
     )
+    size = _FRAME_BYTES + len(handoff.inputs) + utf8_bytes(handoff.goal)
+    size += sum(map(utf8_bytes, fields))
+    if size > policy.dispatch_bytes_max:
+        # No queue takes it: a person has the fields, or a place where they can be found.
+        row.due_ms = _ask(draft, place, row, fields)
+        return
     queue = policy.supplier_queue
     now.outbox.put("queue." + queue, Dispatch(queue, handoff, head.trace))

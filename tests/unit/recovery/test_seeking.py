@@ -176,3 +176,41 @@ def test_facts_that_do_not_fit_are_refused_and_the_question_stands() -> None:
     log.put(InformationSupplied(run_id="r", information_id="i", ops=bad, origin="crm"))
     assert log.outcomes == [Outcome.REFUSED]
     assert row(log, "ship").state is StepState.MISSING_INFO
+
+
+def test_a_pivot_is_not_run_again_for_a_fact() -> None:
+    log = asked(Log(), step("find", may_write=("address",), pivot=True))
+    assert len(escalations(log.outputs)) == 1
+    assert row(log, "find").state is StepState.COMPLETED
+
+
+def test_a_question_that_no_queue_takes_goes_to_a_person() -> None:
+    log = Log()
+    log.policy(queues=("default", "facts"), supplier_queue="facts", dispatch_bytes_max=1_000)
+    log.start(plan_of(step("ship", reads=("note", "address"))), context={"note": "x" * 2_000})
+    assert handoffs(log.outputs) == []
+    (question,) = escalations(log.outputs)
+    assert question.missing_fields == ("address",)
+    assert_restores(log)
+
+
+def test_whoever_was_asked_before_is_not_waited_for_in_the_name_of_a_supplier() -> None:
+    log = Log()
+    log.policy(supplier_reruns_max=3, reminder_first_ms=0, person_wait_ms=60_000)
+    log.start(
+        plan_of(step("find", may_write=("address",)), step("ship", needs=("find",))),
+        ttl_ms=1_000_000_000,
+    )
+    log.began("find")
+    log.done("find", ops=[])
+    log.began("ship")
+    asks(log, "ship", "name")
+    ops = pack([["set", ["name"], "Ana"]])
+    log.put(InformationSupplied(run_id="r", information_id="i", ops=ops, origin="crm"))
+    log.began("ship", epoch=2)
+    asks(log, "ship", "address", epoch=2)
+    log.began("find", epoch=2)
+    log.done("find", epoch=2, ops=[])
+    questions = [question.missing_fields for question in escalations(log.outputs)]
+    assert questions == [("name",), ("address",)]
+    assert_restores(log)
