@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.core.log import Log, assert_restores, handoffs, plan_of, row, step, view
+from tests.unit.core.log import (
+    Log,
+    assert_restores,
+    escalations,
+    handoffs,
+    plan_of,
+    row,
+    step,
+    view,
+)
 from tests.unit.people.asking import asked, decide, failed
-from tests.unit.saga.orders import confirm, intend, take_back
+from tests.unit.saga.orders import ONCE, confirm, intend, take_back
 
 from dalsegno.schemas.events import RiskFlagged
 from dalsegno.schemas.outputs import Outcome, RunState, StepState
@@ -78,3 +87,54 @@ def test_a_person_can_take_back_what_a_waiting_compensation_would(
     assert log.outcomes == [Outcome.APPLIED]
     assert view(log).state is RunState.COMPENSATED
     assert_restores(log)
+
+
+@pytest.mark.parametrize("risky", [False, True])
+def test_nobody_answers_for_an_effect_that_the_package_did_not_show(risky: bool) -> None:
+    log = Log()
+    fields = {"risk": Risk.MONEY, "risk_reason": "refund"} if risky else {}
+    plan = plan_of(
+        step("a", compensate="ua"),
+        step("b", needs=("a",)),
+        step("ua", role=UNDO, retry=ONCE, **fields),
+    )
+    log.start(plan)
+    log.began("a")
+    intend(log, "a", "seen")
+    confirm(log, "a", "seen")
+    log.done("a", ops=[])
+    log.began("b")
+    out = decide(log, asked(failed(log, "b")), "compensate")
+    if not risky:
+        log.began("ua")
+        out = failed(log, "ua")
+    package = asked(out)
+    intend(log, "a", "late")
+    out = decide(log, package, "approve" if risky else "skip")
+    assert log.outcomes == [Outcome.REFUSED]
+    assert handoffs(out) == []
+    again = asked(out)
+    assert {line.effect for line in again.effect_lines} == {"seen", "late"}
+    decide(log, again, "approve" if risky else "skip")
+    assert log.outcomes == [Outcome.APPLIED]
+
+
+def test_an_approval_of_a_refund_is_void_once_more_is_to_be_taken_back() -> None:
+    log = Log()
+    plan = plan_of(
+        step("a", compensate="ua"),
+        step("b", needs=("a",)),
+        step("ua", role=UNDO, risk=Risk.MONEY, risk_reason="refund"),
+    )
+    log.start(plan)
+    log.began("a")
+    log.done("a", ops=[])
+    log.began("b")
+    package = asked(decide(log, asked(failed(log, "b")), "compensate"))
+    assert [h.step for h in handoffs(decide(log, package, "approve"))] == ["ua"]
+    log.began("ua")
+    intend(log, "a", "late")
+    failed(log, "ua", kind="transient")
+    out = log.tick(60)
+    assert handoffs(out) == []
+    assert [each.asked for each in escalations(out)] == ["approval"]
