@@ -13,6 +13,7 @@ from dalsegno.streams.core.names import DETAIL_CHARS_MAX
 from dalsegno.streams.core.people.binding import package_digest
 from dalsegno.streams.core.people.options import ASIDE, GATE, NOTICE
 from dalsegno.streams.core.people.package import askable, bound, build
+from dalsegno.streams.core.people.showing import Mask
 from dalsegno.streams.core.people.state import NOBODY, NOT_HANDLED, Ask
 from dalsegno.streams.core.rows import StepRow
 
@@ -50,6 +51,8 @@ def publish(
     """
     now, head = draft.now, draft.head
     head.escalations += 1
+    # Codes make the cause, which stands in later packages, too: no secret enters the state by them.
+    mask = Mask(draft.context, draft.plan.secrets)
     answer_by = now.log_ms + now.policy.person_wait_ms if answer_by_ms is None else answer_by_ms
     ask = Ask(
         number=head.escalations,
@@ -60,10 +63,10 @@ def publish(
         at_ms=now.log_ms,
         answer_by_ms=answer_by,
         failure_type=str(failure.type),
-        error_class=failure.error_class[:DETAIL_CHARS_MAX],
+        error_class=mask(failure.error_class)[:DETAIL_CHARS_MAX],
         missing=askable(failure.missing),
         advice=failure.advice,
-        dependency=failure.dependency[:DETAIL_CHARS_MAX],
+        dependency=mask(failure.dependency)[:DETAIL_CHARS_MAX],
         evidence=failure.evidence[:DETAIL_CHARS_MAX],
     )
     return _put(draft, place, ask)

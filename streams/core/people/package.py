@@ -85,7 +85,7 @@ def build(draft: Draft, place: int | None, ask: Ask) -> Escalation:
         # Plain text: a member of an enum of ours does not encode.
         reason=str(ask.reason),
         failure_type=str(ask.failure_type),
-        error_class=mask(ask.error_class),
+        error_class=ask.error_class,
         message=message,
         missing_fields=ask.missing,
         advice=words(mask(ask.advice)),

@@ -90,6 +90,16 @@ def test_secret_values_stand_nowhere_in_it() -> None:
     assert package.message == "card (secret) was declined"
 
 
+def test_codes_that_quote_a_secret_are_masked_in_the_cause_too() -> None:
+    log = Log()
+    log.start(plan_of(step("a", reads=("key",)), secrets=("key",)), context={"key": "hunter2"})
+    log.began("a")
+    package = asked(failed(log, "a", error_class="bad hunter2", dependency="db hunter2"))
+    assert package.error_class == "bad (secret)"
+    assert package.cause == "permanent/permanent/bad (secret)/db (secret)"
+    assert "hunter2" not in str(package)
+
+
 def test_effects_of_the_run_stand_with_their_keys_and_what_is_known_of_them() -> None:
     _, package = failed_payment()
     lines = [(e.step, e.effect, e.fate, e.key) for e in package.effect_lines]
