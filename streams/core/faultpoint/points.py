@@ -88,9 +88,17 @@ class Points:
             for view in found:
                 view.shared = True
         for view in found:
-            if not view.hand:
+            if not self._in_hand(view):
                 return view.name
         return ""
+
+    def _in_hand(self, view: View) -> bool:
+        """Whether there is a permit, and its lease is not over."""
+        now_ms = self._around.log_ms
+        if view.lapse(now_ms) and not view.due_ms:
+            view.due_ms = now_ms
+            self._plan(view)
+        return bool(view.hand)
 
     def take(self, depends_on: Iterable[str]) -> Permits:
         """Spends a permit of each; `blocked` has said that they are there."""
