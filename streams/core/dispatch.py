@@ -31,7 +31,7 @@ from dalsegno.streams.core.runstate import (
     HOLDING,
 )
 from dalsegno.streams.core.saga.handing import NOTHING, Taking, what_to_take_back
-from dalsegno.streams.core.step_table import DISPATCHED, READY
+from dalsegno.streams.core.step_table import DISPATCHED, HELD, READY
 
 # What a handoff holds beside its inputs, effects and save: names, numbers, framing. Where these are
 # longer, the room between the policy's `dispatch_bytes_max` and what a topic takes is enough.
@@ -260,6 +260,19 @@ def _stop_clock(draft: Draft, *, stands: bool) -> None:
         head.clock_stopped_ms = 0
 
 
+def _line(draft: Draft) -> str:
+    """The line that the run waits in: the last one entered, as long as a step stands there."""
+    head, first = draft.head, ""
+    for place in range(len(draft.steps)):
+        row = draft.peek(place)
+        if row.state is HELD and row.repair is not None:
+            if row.repair.by == head.held_by:
+                return head.held_by
+            first = first or row.repair.by
+    head.held_by = first
+    return first
+
+
 def _held_by(line: str) -> str:
     if line.startswith(POINT):
         return "fault point"
@@ -283,5 +296,5 @@ def _doing(draft: Draft, tally: list[int]) -> tuple[RunState, str]:
     if tally[BACKING]:
         return RunState.WAITING, "time"
     if tally[HOLDING]:
-        return RunState.WAITING, _held_by(head.held_by)
+        return RunState.WAITING, _held_by(_line(draft))
     return RunState.RUNNING, ""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.core.log import Log, view
+from tests.unit.core.log import Log, assert_restores, plan_of, step, view
+from tests.unit.core.point_log import PointLog
 from tests.unit.core.test_quarantine import broken
+from tests.unit.recovery.test_freezing import QUICK, failed, freeze, release
 from tests.unit.recovery.test_giving_up import SLOW, chain
 
 from dalsegno.schemas.events import FailureType, StepFailed
@@ -24,3 +26,21 @@ def test_a_quarantined_run_does_not_come_back_when_its_time_is_over(
     log.now_ms += 61_000
     log.tick()
     assert view(log).state is RunState.EXPIRED
+
+
+def test_a_run_waits_for_a_freeze_only_while_a_step_of_it_stands_there() -> None:
+    log = PointLog()
+    log.state(point="bank")
+    x, y = step("x", depends_on=("bank",)), step("y", retry=QUICK)
+    log.start(plan_of(x, y, step("z", needs=("x", "y"))), ttl_ms=3_600_000)
+    freeze(log)
+    log.began("y")
+    failed(log, "r", "y")
+    log.tick()
+    assert view(log).waiting_for == "freeze"
+    release(log)
+    log.tick(3)
+    log.began("y", epoch=2)
+    log.done("y", epoch=2, ops=[])
+    assert view(log).waiting_for == "fault point"
+    assert_restores(log)
