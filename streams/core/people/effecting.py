@@ -133,11 +133,13 @@ def _skip(draft: Draft, place: int | None, event: DecisionMade) -> Ruling | None
     _closed(draft, place, row)
     draft.move(place, row, SKIPPED)
     head.left -= 1
-    for behind in draft.plan.graph.dependents[place]:
-        waiting = draft.row(behind)
-        waiting.needs -= 1
-        if waiting.needs == 0 and waiting.state is PENDING:
-            draft.move(behind, waiting, READY)
+    # What stands behind one that was run again for a missing field went on the first time.
+    if row.repair is None or not row.repair.supplies:
+        for behind in draft.plan.graph.dependents[place]:
+            waiting = draft.row(behind)
+            waiting.needs -= 1
+            if waiting.needs == 0 and waiting.state is PENDING:
+                draft.move(behind, waiting, READY)
     if draft.change is not None:
         recheck_missing(draft)
     return None

@@ -317,3 +317,32 @@ def test_a_decision_about_a_run_that_is_not_there_is_refused() -> None:
         log.put(RunCancelled(run_id="gone", request_id="x"))
         log.put(decision(package, "retry", run_id=run_id, decision_id=run_id))
         assert log.outcomes == [Outcome.REFUSED]
+
+
+def test_a_step_that_ran_again_for_a_field_frees_nothing_twice_when_it_is_skipped() -> None:
+    log = Log()
+    log.start(
+        plan_of(
+            step("find", reads=("note",), may_write=("address",)),
+            step("ship", needs=("find",)),
+            step("pack"),
+            step("mail", needs=("find", "pack")),
+        ),
+        context={"note": "x" * 2_000},
+    )
+    log.began("find")
+    log.done("find", ops=[])
+    log.began("ship")
+    log.policy(supplier_reruns_max=3, dispatch_bytes_max=1_000)
+    kind = FailureType.MISSING_INFO
+    package = asked(failed(log, "ship", kind=kind, missing_fields=("address",)))
+    assert (package.step, package.reason) == ("find", "handoff_too_large")
+    assert handoffs(decide(log, package, "skip", [["set", ["address"], "Rue 1"]])) != []
+    assert row(log, "mail").state is StepState.PENDING
+    log.began("ship", 2)
+    log.done("ship", 2, ops=[])
+    log.began("pack")
+    assert [h.step for h in handoffs(log.done("pack", ops=[]))] == ["mail"]
+    log.began("mail")
+    log.done("mail", ops=[])
+    assert view(log).state is RunState.SUCCEEDED
