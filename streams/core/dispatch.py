@@ -110,10 +110,10 @@ def _give_out(draft: Draft, place: int, row: StepRow) -> int:
         effects = tuple(effect.entry for effect in journal.effects)
         for entry in effects:
             size += entry_bytes(entry)
-        if (
-            step.unknown is UnknownPolicy.PERSON
-            and any(entry.status is EffectStatus.UNKNOWN for entry in effects)
-            and not granted(row, row.epoch + 1)
+        if step.unknown is UnknownPolicy.PERSON and any(
+            effect.entry.status is EffectStatus.UNKNOWN
+            and not granted(row, row.epoch + 1, effect.intended_epoch)
+            for effect in journal.effects
         ):
             detail = "an effect was intended, its outcome is unknown"
             ask(draft, place, row, reason="unknown_effect", detail=detail)

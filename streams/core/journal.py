@@ -85,7 +85,7 @@ def _intended_again(
     if entry.status is EffectStatus.CONFIRMED:
         return refused("already_confirmed", f"in epoch {entry.epoch}; its result is in the handoff")
     if draft.steps[place].unknown is UnknownPolicy.PERSON and not granted(
-        draft.peek(place), event.epoch
+        draft.peek(place), event.epoch, effect.intended_epoch
     ):
         return refused("unknown_effect", "its outcome is unknown; a person decides")
     again = msgspec.structs.replace(entry, epoch=event.epoch)

@@ -8,12 +8,13 @@ from dalsegno.streams.core.people.state import NOT_HANDLED
 from dalsegno.streams.core.rows import StepRow
 
 
-def granted(row: StepRow, epoch: int) -> bool:
+def granted(row: StepRow, epoch: int, intended: int) -> bool:
     """Whether a person permits this attempt to repeat an effect of unknown outcome, by its key.
 
-    Until the step is put to a person again.
+    Until the step is put to a person again, and only of an effect that was first intended before the
+    person permitted it, in epoch `intended`: of a later one the person knew nothing.
     """
-    return row.handled is not None and 0 < row.handled.granted <= epoch
+    return row.handled is not None and intended < row.handled.granted <= epoch
 
 
 def grant_next(row: StepRow) -> None:

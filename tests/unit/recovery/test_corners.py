@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.core.log import Log, assert_restores, plan_of, step, view
+from tests.unit.core.log import Log, assert_restores, handoffs, plan_of, step, view
 from tests.unit.core.point_log import PointLog
 from tests.unit.core.test_quarantine import broken
+from tests.unit.people.asking import asked, decide
+from tests.unit.people.asking import failed as fails
 from tests.unit.recovery.test_freezing import QUICK, failed, freeze, release
 from tests.unit.recovery.test_giving_up import SLOW, chain
+from tests.unit.saga.orders import TWICE, intend
 
 from dalsegno.schemas.events import FailureType, StepFailed
-from dalsegno.schemas.outputs import RunState
+from dalsegno.schemas.outputs import Outcome, RunState
 
 
 def test_a_quarantined_run_does_not_come_back_when_its_time_is_over(
@@ -44,3 +47,25 @@ def test_a_run_waits_for_a_freeze_only_while_a_step_of_it_stands_there() -> None
     log.done("y", epoch=2, ops=[])
     assert view(log).waiting_for == "fault point"
     assert_restores(log)
+
+
+def test_who_permits_a_retry_permits_no_effect_that_comes_after() -> None:
+    log = Log()
+    log.start(plan_of(step("a", unknown="person", retry=TWICE)))
+    log.began("a")
+    decide(log, asked(fails(log, "a")), "retry")
+    log.began("a", 2)
+    intend(log, "a", "pay", 2)
+    failed(log, "r", "a", epoch=2)
+    out = log.tick(2)
+    assert handoffs(out) == []
+    assert asked(out).reason == "unknown_effect"
+    decide(log, asked(out), "retry")
+    assert intended_again(log, epoch=3) is Outcome.APPLIED
+
+
+def intended_again(log: Log, epoch: int) -> Outcome:
+    log.began("a", epoch)
+    intend(log, "a", "pay", epoch)
+    (outcome,) = log.outcomes
+    return outcome
