@@ -6,7 +6,7 @@ from heapq import heappush
 from typing import Final
 
 from dalsegno.schemas.outputs import StepChange, StepState
-from dalsegno.schemas.plan import StepPlan
+from dalsegno.schemas.plan import StepPlan, StepRole
 from dalsegno.streams.core.context import ContextChange
 from dalsegno.streams.core.context_view import View
 from dalsegno.streams.core.faultpoint.findings import Finding
@@ -17,12 +17,14 @@ from dalsegno.streams.core.runstate import (
     GROUPS_OF_MOVE,
     PAGE_STEPS,
     Effect,
+    Refusal,
     Run,
     StepJournal,
 )
 from dalsegno.streams.core.step_table import HELD, PENDING, READY
 
 _EMPTY: Final = StepJournal([])
+_COMPENSATION: Final = StepRole.COMPENSATION
 
 
 class IllegalMove(Exception):  # noqa: N818 - a broken invariant of ours, not a fault of the caller's
@@ -36,7 +38,7 @@ class Draft:
     `passes`: the line whose turn it is. `permits`: those of fault points that it has spent.
     `findings`: what it has against dependencies; `well`: place, span in milliseconds and offset of
     the dispatch of an attempt that they served well. `took`: the step that completed, and its
-    milliseconds.
+    milliseconds. `refusal`: the one-shot request is refused, though the unit is adopted.
     """
 
     __slots__ = (
@@ -54,6 +56,7 @@ class Draft:
         "plan",
         "ready",
         "reason",
+        "refusal",
         "rows",
         "run",
         "save",
@@ -85,6 +88,7 @@ class Draft:
         self.effect: tuple[int, int, Effect] | None = None
         self.save: tuple[int, bytes | None] | None = None
         self.seen: str = ""
+        self.refusal: Refusal | None = None
         self.facts = False
         self.reason = ""
 
@@ -118,7 +122,7 @@ class Draft:
         row.live = False
         if to is HELD or state is HELD:
             self.held.append(place)
-        if row.epoch > 1:
+        if row.epoch > 1 or self.steps[place].role is _COMPENSATION:
             self.head.recovering += (groups[1] == FLYING) - (groups[0] == FLYING)
         if to is READY:
             self.ready.append(place)
@@ -198,7 +202,7 @@ class Draft:
         if self.seen:
             if run.seen is None:
                 run.seen = {}
-            run.seen[self.seen] = None
+            run.seen[self.seen] = self.refusal
 
     def discard(self) -> None:
         """Drops the copies; the open change of the context is taken back."""

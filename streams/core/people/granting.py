@@ -11,8 +11,8 @@ from dalsegno.streams.core.rows import StepRow
 def granted(row: StepRow, epoch: int, intended: int) -> bool:
     """Whether a person permits this attempt to repeat an effect of unknown outcome, by its key.
 
-    Until the step is put to a person again, and only of an effect that was first intended before the
-    person permitted it, in epoch `intended`: of a later one the person knew nothing.
+    Until the step is put to a person again, and only of an effect that was first intended, in epoch
+    `intended`, before the person permitted it: of a later one the person knew nothing.
     """
     return row.handled is not None and intended < row.handled.granted <= epoch
 

@@ -26,7 +26,7 @@ def barrier(draft: Draft, place: int, row: StepRow) -> str:
         # Permits are a pace of their own: who has them need not wait for the other one too.
         point = points.blocked(step.depends_on)
         return POINT + point if point else ""
-    if row.epoch and draft.passes != PACED and not _in_pace(draft):
+    if again and draft.passes != PACED and not _in_pace(draft):
         return PACED
     return ""
 

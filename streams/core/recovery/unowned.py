@@ -29,8 +29,9 @@ from dalsegno.streams.core.step_table import (
     RUNNING,
 )
 
-# Whoever froze it owns it; while clocks stand still it has no deadline, by the policy.
-_FREEZE: Final = "freeze"
+# Whoever froze it owns it; while clocks stand still it has no deadline, by the policy. The line of
+# the pace of recovery is served by itself. That a held step stands in its line is looked at by step.
+_OWNED: Final = frozenset({"freeze", "turn"})
 _DUE: Final = frozenset({DISPATCHED, BACKING_OFF, ESCALATED, AWAITING_APPROVAL, MISSING_INFO})
 
 
@@ -74,7 +75,7 @@ def unowned_in(run: Run, holds: Holds, log: Clocks, live: Clocks, width: int) ->
 def _of_run(run: Run, log: Clocks, live: Clocks) -> list[str]:
     head = run.head
     found = []
-    if run.log_due == NEVER and run.live_due == NEVER and head.waiting_for != _FREEZE:
+    if run.log_due == NEVER and run.live_due == NEVER and head.waiting_for not in _OWNED:
         found.append("no deadline at all")
     if run.log_due != NEVER and not log.knows(run.id, run.log_due):
         found.append("no timer for its log deadline")

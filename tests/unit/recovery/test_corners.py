@@ -10,10 +10,11 @@ from tests.unit.people.asking import asked, decide
 from tests.unit.people.asking import failed as fails
 from tests.unit.recovery.test_freezing import QUICK, failed, freeze, release
 from tests.unit.recovery.test_giving_up import SLOW, chain
-from tests.unit.saga.orders import TWICE, intend
+from tests.unit.saga.orders import ONCE, TWICE, intend, undo
 
 from dalsegno.schemas.events import FailureType, StepFailed
 from dalsegno.schemas.outputs import Outcome, RunState
+from dalsegno.schemas.plan import OnFailure
 
 
 def test_a_quarantined_run_does_not_come_back_when_its_time_is_over(
@@ -69,3 +70,36 @@ def intended_again(log: Log, epoch: int) -> Outcome:
     intend(log, "a", "pay", epoch)
     (outcome,) = log.outcomes
     return outcome
+
+
+def test_compensations_go_at_the_pace_of_recovery_from_their_first_attempt_on() -> None:
+    log = Log()
+    log.policy(recovery_width_max=1)
+    back = undo("ua")
+    plan = plan_of(
+        step("a", compensate="ua"),
+        step("b", needs=("a",), retry=ONCE),
+        back,
+        on_failure=OnFailure.COMPENSATE,
+    )
+    names = [f"run-{number}" for number in range(5)]
+    out = []
+    for run_id in names:
+        log.start(plan, run_id)
+        log.began("a", run_id=run_id)
+        log.done("a", run_id=run_id, ops=[])
+        log.began("b", run_id=run_id)
+        kind = FailureType.PERMANENT
+        out += log.put(StepFailed(run_id=run_id, step="b", epoch=1, failure_type=kind))
+    for count in range(1, len(names) + 1):
+        given = [handoff.run_id for handoff in handoffs(out)]
+        assert (len(given), log.partition._now.recovery.pace.in_flight) == (1, 1)
+        waiting = [name for name in names if view(log, name).state is RunState.COMPENSATING]
+        assert len(waiting) == len(names) - count + 1
+        for name in waiting:
+            assert log.partition.previews.unowned(name) == []
+        assert_restores(log)
+        log.began("ua", run_id=given[0])
+        out = log.done("ua", run_id=given[0], ops=[])
+    assert log.partition._now.recovery.pace.in_flight == 0
+    assert handoffs(out) == []
