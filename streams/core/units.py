@@ -83,6 +83,8 @@ class Units:
                     settle(draft)
                 if ruling.answer or ruling.failed or not applied:
                     self._answer(run, event, ruling, kind.name)
+                if draft.seen and ruling.outcome is Outcome.REFUSED:
+                    draft.refusal = (ruling.reason, ruling.detail[:DETAIL_CHARS_MAX])
                 if kind.of_step:
                     step, epoch, actor = event.step, event.epoch, event.source  # type: ignore[union-attr]
                 else:

@@ -32,6 +32,7 @@ from dalsegno.schemas.outputs import AnswerType, Escalation, Outcome, RunState, 
 from dalsegno.schemas.plan import RetryPolicy, UnknownPolicy
 from dalsegno.streams.core.effects import effect_key, recovery_key
 from dalsegno.streams.core.partition import Partition
+from dalsegno.streams.core.runstate import Run
 
 
 def stuck(plan: object = None, **fields: object) -> tuple[Log, Escalation]:
@@ -166,6 +167,12 @@ def test_what_has_moved_since_is_asked_again() -> None:
     assert refusal(log, out) == "package_moved"
     again = asked(out)
     assert again.package_digest != package.package_digest
+    run = log.partition._runs.get("r")
+    assert isinstance(run, Run)
+    assert run.seen is not None
+    (kept,) = (said for name, said in run.seen.items() if "retry" in name)
+    assert kept is not None, "its id is that of a refused decision, not of one that was taken"
+    assert kept[0] == "package_moved"
     assert [line.moved for line in again.fields] == [True]
     assert refusal(log, decide(log, package, "retry", decision_id="old")) == "not_open"
     assert_restores(log)
