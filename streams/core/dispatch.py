@@ -31,7 +31,7 @@ from dalsegno.streams.core.runstate import (
     HOLDING,
 )
 from dalsegno.streams.core.saga.handing import NOTHING, Taking, what_to_take_back
-from dalsegno.streams.core.step_table import DISPATCHED, HELD, READY
+from dalsegno.streams.core.step_table import DISPATCHED, HELD, PENDING, READY
 
 # What a handoff holds beside its inputs, effects and save: names, numbers, framing. Where these are
 # longer, the room between the policy's `dispatch_bytes_max` and what a topic takes is enough.
@@ -90,6 +90,10 @@ def _unpark(draft: Draft, parked: list[int], width: int) -> None:
 
 def _give_out(draft: Draft, place: int, row: StepRow) -> int:
     """Dispatches a step and returns 1, or puts it to a person and returns 0."""
+    if row.needs:
+        # A compensation that stood ready or in a line, when something came late that goes first.
+        draft.move(place, row, PENDING)
+        return 0
     step = draft.steps[place]
     run = draft.run
     inputs = _NO_INPUTS
@@ -262,13 +266,15 @@ def _stop_clock(draft: Draft, *, stands: bool) -> None:
 
 def _line(draft: Draft) -> str:
     """The line that the run waits in: the last one entered, as long as a step stands there."""
-    head, first = draft.head, ""
+    head = draft.head
+    first = ""
     for place in range(len(draft.steps)):
         row = draft.peek(place)
         if row.state is HELD and row.repair is not None:
-            if row.repair.by == head.held_by:
-                return head.held_by
-            first = first or row.repair.by
+            by: str = row.repair.by
+            if by == head.held_by:
+                return by
+            first = first or by
     head.held_by = first
     return first
 

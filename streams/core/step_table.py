@@ -140,9 +140,10 @@ def _done() -> dict[StepInput, Rule]:
 # Steps that the engine gives to the workers of a queue.
 MANAGED: Final[Table] = {
     PENDING: _state(_NOT_STARTED, _NOT_RUNNING, NEEDS_MET=_applied(READY)),
-    READY: _state(_CLOSED, _NOT_RUNNING, DISPATCH=_applied(HELD, *_GIVEN)),
+    # Its turn, or a compensation's that something late goes ahead of: then it is pending again.
+    READY: _state(_CLOSED, _NOT_RUNNING, DISPATCH=_applied(HELD, PENDING, *_GIVEN)),
     # Its turn: given out, held by something else, or ready again while the run itself holds back.
-    HELD: _state(_CLOSED, _NOT_RUNNING, DISPATCH=_applied(HELD, READY, *_GIVEN)),
+    HELD: _state(_CLOSED, _NOT_RUNNING, DISPATCH=_applied(HELD, READY, PENDING, *_GIVEN)),
     DISPATCHED: _state(
         _NOT_STARTED,
         _NOT_RUNNING,
@@ -210,7 +211,9 @@ _AGAIN: Final = (READY, PENDING, ESCALATED)
 OBSERVED: Final[Table] = {
     **MANAGED,
     PENDING: _state(_NOT_STARTED, _NOT_RUNNING, NEEDS_MET=_applied(READY), **_REPORTED),
-    READY: _state(_NOT_STARTED, _NOT_RUNNING, DISPATCH=_applied(HELD, *_GIVEN), **_REPORTED),
+    READY: _state(
+        _NOT_STARTED, _NOT_RUNNING, DISPATCH=_applied(HELD, PENDING, *_GIVEN), **_REPORTED
+    ),
     RUNNING: _state(
         _applied(),
         _applied(*_AGAIN),

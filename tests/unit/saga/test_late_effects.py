@@ -16,6 +16,7 @@ from tests.unit.saga.orders import (
     undo,
 )
 
+from dalsegno.schemas.control import RecoveryFrozen, RecoveryReleased
 from dalsegno.schemas.events import FailureType
 from dalsegno.schemas.outputs import EffectStatus, Outcome, RunState, StepState
 from dalsegno.schemas.plan import OnFailure
@@ -199,3 +200,32 @@ def test_one_that_fails_after_what_came_late_is_done_goes_on_as_usual() -> None:
     take_back(log, "refund")
     failed(log, "release", FailureType.TRANSIENT)
     assert given(log.tick(5)) == ["release"]
+
+
+def test_a_compensation_that_a_freeze_held_waits_for_what_came_late() -> None:
+    log = Log()
+    log.start(
+        plan_of(
+            step("a", compensate="ua"),
+            step("b", needs=("a",), compensate="ub"),
+            step("c", needs=("b",), retry=ONCE),
+            undo("ua"),
+            undo("ub"),
+            on_failure=OnFailure.COMPENSATE,
+        )
+    )
+    did(log, "a")
+    did(log, "b")
+    log.began("c")
+    assert given(failed(log, "c")) == ["ub"]
+    log.put(RecoveryFrozen(partition=0, number=1, reason="x", source="s"))
+    take_back(log, "ub")
+    assert row(log, "ua").state is StepState.HELD
+    intend(log, "b", "late")
+    out = log.put(RecoveryReleased(partition=0, number=1)) + log.tick(2)
+    assert given(out) == ["ub"]
+    assert row(log, "ua").state is StepState.PENDING
+    assert_restores(log)
+    assert given(take_back(log, "ub", 2)) == ["ua"]
+    take_back(log, "ua")
+    assert view(log).state is RunState.COMPENSATED
