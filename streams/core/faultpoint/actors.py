@@ -79,6 +79,10 @@ def point_of_part(key: bytes, value: bytes) -> FaultPoint | None:
         raise StateCorrupt(f"fault point {key[1:]!r}: {error}") from error
 
 
+def _heard_ms(point: FaultPoint) -> int:
+    return max((side.told_ms for side in point.sides.values()), default=0)
+
+
 class FaultPoints:
     """The fault points of one partition of the faults topic. Not thread-safe.
 
@@ -169,9 +173,30 @@ class FaultPoints:
 
     def _point(self, name: str) -> FaultPoint | None:
         point = self._points.get(name)
-        if point is None and not name_fault(name) and len(self._points) < POINTS_MAX:
+        if point is None and not name_fault(name) and self._has_room():
             point = self._points[name] = FaultPoint(name=name, checked=self._declared.checked(name))
         return point
+
+    def _has_room(self) -> bool:
+        """Whether one more point can be kept; the one at rest for longest is forgotten for it."""
+        if len(self._points) < POINTS_MAX:
+            return True
+        at_rest = [point for point in self._points.values() if self._at_rest(point)]
+        if not at_rest:
+            return False
+        oldest = min(at_rest, key=lambda point: (_heard_ms(point), point.name))
+        del self._points[oldest.name]
+        self._dirty[oldest.name] = None
+        return True
+
+    def _at_rest(self, point: FaultPoint) -> bool:
+        """Whether all that is known of a point is that it is healthy, and that nobody needs it."""
+        return (
+            point.phase is Phase.HEALTHY
+            and not (point.hands or point.limit or point.held_open or point.in_a_row)
+            and point.out == point.waiting == 0
+            and self._due_ms(point.name) == NEVER
+        )
 
     def _steer(self, point: FaultPoint, what: Callable[[Steering], bool | None]) -> bool:
         steering = Steering(
@@ -246,7 +271,8 @@ class FaultPoints:
         """Parts that changed since the last call, and always the partition's own."""
         names, self._dirty = self._dirty, {}
         out: list[tuple[bytes, bytes | None]] = [
-            (_POINT + name.encode(), _encode(self._points[name])) for name in names
+            (_POINT + name.encode(), _encode(self._points[name]) if name in self._points else None)
+            for name in names
         ]
         out.append((OWN_KEY, self._own()))
         return out

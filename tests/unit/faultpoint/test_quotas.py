@@ -208,3 +208,26 @@ def test_a_restored_partition_goes_on_as_if_nothing_had_been(seed: int) -> None:
             assert back.next_log_deadline_ms == world.lab.actors.next_log_deadline_ms
             world.lab.actors = back
     assert world.lab.point.name == NAME
+
+
+def test_a_point_at_rest_makes_room_for_one_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dalsegno.streams.core.faultpoint.actors.POINTS_MAX", 3)
+    lab = Lab()
+    for name in ("c", "a", "b"):
+        lab.at_ms += 1
+        lab.report(name=name, failures=1, successes=1)
+    lab.report(name="c", failures=5)
+    lab.actors.capture()
+    again = FaultPoints.restore(0, lab.partitions, lab.actors.parts().items())
+    for actors in (lab.actors, again):
+        lab.actors = actors
+        lab.report(name="new", failures=1)
+        assert sorted(actors.points) == ["b", "c", "new"]
+        captured = dict(actors.capture())
+        assert captured[b"fa"] is None
+        assert captured[b"fnew"] is not None
+    for name in ("b", "new"):
+        lab.report(name=name, failures=5)
+    lab.report(name="late", failures=1)
+    assert sorted(lab.actors.points) == ["b", "c", "new"]
+    assert lab.actors.refusals[-1].reason == "bad_fault_point"
