@@ -64,8 +64,9 @@ class RunHead(msgspec.Struct, array_like=True, kw_only=True, gc=False):
     `run_version` grows when facts change: context, plan, finished steps, flags, the run's state.
     `people`: open questions about the run, and decisions; None while there were none. `damage`:
     from the first lost attempt until all is mended. `held_by`: the line that a step stood in last.
-    `recovering`: further attempts and compensations in flight. `recoveries`: how often the run was brought back, and
-    of these `window_count` since `window_ms`. `reruns`: of completed steps, for missing facts.
+    `recovering`: further attempts and compensations in flight. `recoveries`: how often the run was
+    brought back, and of these `window_count` since `window_ms`. `reruns`: of completed steps, for
+    missing facts.
     `handed_over`: a person was asked when the time to live was over.
     """
 

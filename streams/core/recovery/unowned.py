@@ -30,7 +30,7 @@ from dalsegno.streams.core.step_table import (
 )
 
 # Whoever froze it owns it; while clocks stand still it has no deadline, by the policy. The line of
-# the pace of recovery is served by itself. That a held step stands in its line is looked at by step.
+# the pace of recovery is served by itself. That a held step stands in its line is seen by the step.
 _OWNED: Final = frozenset({"freeze", "turn"})
 _DUE: Final = frozenset({DISPATCHED, BACKING_OFF, ESCALATED, AWAITING_APPROVAL, MISSING_INFO})
 
