@@ -19,6 +19,11 @@ def fields_bound(draft: Draft, place: int | None) -> tuple[str, ...]:
     return () if place is None else draft.steps[place].reads
 
 
+def _run(draft: Draft) -> tuple[str, int]:
+    """This run, and no earlier or later one of its id: the stub of one outlasts its end."""
+    return draft.run.id, draft.head.started_ms
+
+
 def _journal(draft: Draft, place: int | None) -> tuple[tuple[str, str], ...]:
     """Every effect of a step by its key, and what is known of it."""
     if place is None:
@@ -43,7 +48,7 @@ def approval_digest(draft: Draft, place: int) -> bytes:
     values = draft.context.values_digest(step.reads)
     bound = (
         _FORM,
-        draft.run.id,
+        *_run(draft),
         draft.plan.digest,
         step.name,
         values,
@@ -65,7 +70,7 @@ def package_digest(draft: Draft, place: int | None, *, number: int, asked: str) 
     head = draft.head
     shown = (
         _FORM,
-        draft.run.id,
+        *_run(draft),
         number,
         asked,
         step,

@@ -13,7 +13,7 @@ from tests.unit.core.log import (
     step,
     view,
 )
-from tests.unit.people.asking import asked, decide, failed
+from tests.unit.people.asking import asked, decide, decision, failed
 from tests.unit.saga.orders import ONCE, confirm, intend, take_back
 
 from dalsegno.schemas.events import RiskFlagged
@@ -138,3 +138,19 @@ def test_an_approval_of_a_refund_is_void_once_more_is_to_be_taken_back() -> None
     out = log.tick(60)
     assert handoffs(out) == []
     assert [each.asked for each in escalations(out)] == ["approval"]
+
+
+def test_a_decision_counts_for_no_later_run_of_the_same_id() -> None:
+    log = Log()
+    log.policy(stub_keep_ms=1_000)
+    plan = plan_of(step("a", risk=Risk.MONEY, risk_reason="transfer"))
+    first = asked(log.start(plan))
+    decide(log, first, "approve")
+    log.began("a")
+    log.done("a", ops=[])
+    log.tick(3)
+    second = asked(log.start(plan))
+    assert second.escalation_id == first.escalation_id
+    assert handoffs(log.put(decision(first, "approve"))) == []
+    assert log.outcomes == [Outcome.REFUSED]
+    assert handoffs(decide(log, second, "approve", decision_id="anew"))
