@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Final
 
@@ -15,6 +16,9 @@ _CHUNK_RECORDS: Final = 5_000
 _POLL_S: Final = 0.05
 _ASK_TIMEOUT_S: Final = 10.0
 _PATIENCE_POLLS: Final = 600
+_BETWEEN_LEADERS: Final = frozenset(
+    {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE}
+)
 
 
 class LogReader:
@@ -35,10 +39,21 @@ class LogReader:
         )
 
     def bounds(self, topic: str, partition: int) -> tuple[int, int]:
-        """First offset, and the one after the last."""
+        """First offset, and the one after the last. Raises `KafkaException`.
+
+        A partition between two leaders, or one that was made just now, is asked again for a while.
+        """
         place = TopicPartition(topic, partition)
-        low, high = self._consumer.get_watermark_offsets(place, timeout=_ASK_TIMEOUT_S)
-        return low, high
+        until_s = time.monotonic() + _ASK_TIMEOUT_S
+        while True:
+            try:
+                low, high = self._consumer.get_watermark_offsets(place, timeout=_ASK_TIMEOUT_S)
+            except KafkaException as error:
+                if error.args[0].code() not in _BETWEEN_LEADERS or time.monotonic() > until_s:
+                    raise
+                time.sleep(_POLL_S)
+            else:
+                return low, high
 
     def read(
         self, topic: str, partition: int, start: int | None = None, end: int | None = None
