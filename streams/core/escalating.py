@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from dalsegno.schemas.events import FailureType
 from dalsegno.streams.core.draft import Draft
 from dalsegno.streams.core.names import DETAIL_CHARS_MAX
 from dalsegno.streams.core.people.asking import CHANNEL, UNNAMED, Failure, publish
@@ -19,6 +20,7 @@ __all__ = [
     "ask_for_fields",
     "close_gate",
     "notice",
+    "open_gate",
     "put_aside",
 ]
 
@@ -84,6 +86,28 @@ def close_gate(draft: Draft, gate: str, detail: str, *, told: bool = False) -> N
     draft.facts = True
     if not told:
         head.gate_due_ms = publish(draft, None, GATE, gate, detail)
+
+
+def open_gate(draft: Draft, but: int | None = None) -> None:
+    """The gate's question is answered; what also asked for one meanwhile closes it again.
+
+    `but`: the step whose question it was. Flags that were raised while an unsafe step held the gate
+    have not been asked about; those from before it are asked about once more rather than never.
+    """
+    head = draft.head
+    answered, head.gate, head.gate_due_ms = head.gate, "", 0
+    draft.facts = True
+    for place, step in enumerate(draft.steps):
+        row = draft.peek(place)
+        unsafe = row.past is not None and row.past.reason == FailureType.UNSAFE
+        if place != but and row.state is ESCALATED and unsafe:
+            close_gate(draft, f"unsafe:{step.name}", row.past.detail if row.past else "", told=True)
+            return
+    if answered.startswith("unsafe:"):
+        gated = [flag for flag in head.flags if flag in draft.plan.plan.gates]
+        if gated:
+            flag = gated[0]
+            close_gate(draft, f"flag:{flag}", f"the run carries the risk flag {flag!a}")
 
 
 def put_aside(draft: Draft, what: str) -> None:

@@ -11,6 +11,7 @@ from dalsegno.schemas.control import DecisionMade, DecisionType
 from dalsegno.schemas.outputs import RunState
 from dalsegno.streams.core.context import ContextError
 from dalsegno.streams.core.draft import Draft
+from dalsegno.streams.core.escalating import open_gate
 from dalsegno.streams.core.information import recheck_missing
 from dalsegno.streams.core.lifecycle import cancel_run, fail_run
 from dalsegno.streams.core.moment import Ruling, refused
@@ -72,7 +73,7 @@ def _closed(draft: Draft, place: int, row: StepRow) -> None:
     awaits_no_more(draft, place)
     head = draft.head
     if head.gate == f"unsafe:{draft.steps[place].name}":
-        head.gate, head.gate_due_ms = "", 0
+        open_gate(draft, place)
 
 
 def _write(draft: Draft, event: DecisionMade, allowed: frozenset[str]) -> Ruling | None:
@@ -148,8 +149,8 @@ def _skip(draft: Draft, place: int | None, event: DecisionMade) -> Ruling | None
 def _approve(draft: Draft, place: int | None, event: DecisionMade) -> Ruling | None:
     head = draft.head
     if place is None:
-        head.gate, head.gate_due_ms = "", 0
         head.people = msgspec.structs.replace(head.people or NOBODY, gate=None)
+        open_gate(draft)
         return None
     row = draft.row(place)
     approve(draft, place, row, event.decided_by)

@@ -274,6 +274,33 @@ def test_an_unsafe_step_closes_the_gate_and_its_decision_opens_it() -> None:
     assert {h.step for h in handoffs(out)} == {"s1", "o2"}
 
 
+def test_a_flag_raised_while_an_unsafe_step_holds_the_gate_is_asked_about_after_it() -> None:
+    log = Log()
+    plan = plan_of(step("s0"), step("s1", needs=("s0",)))
+    log.start(msgspec.structs.replace(plan, gates=("odd",)))
+    log.began("s0")
+    unsafe = asked(failed(log, "s0", kind=FailureType.UNSAFE))
+    log.put(RiskFlagged(run_id="r", flag_id="f", flag="odd"))
+    out = decide(log, unsafe, "skip")
+    assert handoffs(out) == []
+    assert view(log).gate == "flag:odd"
+    assert [h.step for h in handoffs(decide(log, asked(out), "approve"))] == ["s1"]
+    assert_restores(log)
+
+
+def test_each_of_two_unsafe_steps_holds_the_gate_until_it_is_decided() -> None:
+    log = Log()
+    log.start(plan_of(step("s0"), step("other"), step("s1", needs=("s0",))))
+    log.began("s0")
+    log.began("other")
+    first = asked(failed(log, "s0", kind=FailureType.UNSAFE))
+    second = asked(failed(log, "other", kind=FailureType.UNSAFE))
+    assert handoffs(decide(log, first, "skip")) == []
+    assert view(log).gate == "unsafe:other"
+    assert [h.step for h in handoffs(decide(log, second, "skip"))] == ["s1"]
+    assert_restores(log)
+
+
 def test_a_gate_opens_by_approval_and_a_rejection_fails_the_run() -> None:
     for kind, state in (("approve", RunState.RUNNING), ("reject", RunState.FAILED)):
         log = Log()
