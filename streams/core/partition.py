@@ -13,7 +13,6 @@ Each timer and each event is a unit of its own. No I/O, no clock, no random numb
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from hashlib import blake2b
 from typing import Final
 
 import msgspec
@@ -41,6 +40,7 @@ from dalsegno.streams.core.releasing import Releasing
 from dalsegno.streams.core.runs import Runs
 from dalsegno.streams.core.runstate import NEVER, Run, Stub
 from dalsegno.streams.core.state_codec import StateCorrupt, run_of
+from dalsegno.streams.core.state_digest import digest_of
 from dalsegno.streams.core.units import Units
 
 PARTITION_KEY: Final = b"\0partition"
@@ -299,11 +299,7 @@ class Partition:
 
     def digest(self) -> bytes:
         """A digest of the whole state, 32 bytes."""
-        digest = blake2b(digest_size=32)
-        for key, value in sorted(self.parts().items()):
-            digest.update(len(key).to_bytes(4, "big") + key)
-            digest.update(len(value).to_bytes(4, "big") + value)
-        return digest.digest()
+        return digest_of(self.parts())
 
     def _own_part(self) -> bytes:
         clock = self._now.clock

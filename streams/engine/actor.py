@@ -10,22 +10,17 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import time
 from collections.abc import Sequence
 from typing import Final
 
 import structlog
 from aiokafka.errors import KafkaError
 
-from dalsegno import __version__
-from dalsegno.schemas.codec import encode
 from dalsegno.schemas.control import ClockTick, ControlEvent
 from dalsegno.schemas.errors import KeyMissing
 from dalsegno.schemas.faults_intake import FaultsIntake
 from dalsegno.schemas.intake import Refusal
-from dalsegno.schemas.outputs import Claim
 from dalsegno.streams.core.actions import Instruct, Output
-from dalsegno.streams.core.controls import RULES_KNOWN
 from dalsegno.streams.core.faultpoint.actors import FaultPoints
 from dalsegno.streams.core.record import Record, Unreadable
 from dalsegno.streams.core.state_codec import StateCorrupt
@@ -36,10 +31,11 @@ from dalsegno.streams.engine.errors import (
 )
 from dalsegno.streams.engine.faults_reader import FaultsFeed, FaultsReader
 from dalsegno.streams.engine.fence import FencedProducer
-from dalsegno.streams.engine.opening import start_position
+from dalsegno.streams.engine.opening import claim_of, start_position
 from dalsegno.streams.engine.producers import Appended
 from dalsegno.streams.engine.restore import CLAIM_KEY, RestoreJob, RestoreProgress, restore
 from dalsegno.streams.engine.signing import Signer
+from dalsegno.streams.engine.ticking import append_tick
 from dalsegno.streams.engine.ticks import TickPlan
 from dalsegno.streams.engine.verify import RawEvent
 
@@ -118,17 +114,7 @@ class ActorTask:
         claim_id = secrets.token_hex(8)
         self._producer = FencedProducer(settings, f"{settings.prefix}-faults-{self.number}")
         await self._producer.start()
-        claim = encode(
-            Claim(
-                partition=self.number,
-                owner=settings.owner,
-                url=self._context.url,
-                claim_id=claim_id,
-                rules_known=RULES_KNOWN,
-                code_version=__version__,
-                claimed_at_ms=time.time_ns() // 1_000_000,
-            )
-        )
+        claim = claim_of(self._context, self.number, claim_id)
         await self._producer.commit({(changelog, self.number): [(CLAIM_KEY, claim)]})
         job = RestoreJob(self.number, claim_id, self._topic, changelog)
         found = await asyncio.to_thread(restore, settings, job, RestoreProgress())
@@ -194,15 +180,11 @@ class ActorTask:
             return
         producer = self._context.pool.acquire(ORDERS_LANE)
         try:
-            waiting = [
-                asyncio.ensure_future(producer.append(self._to_events.record(output.action.event)))
+            await producer.append_all(
+                self._to_events.record(output.action.event)
                 for output in made
                 if isinstance(output.action, Instruct)
-            ]
-            if waiting:
-                await asyncio.wait(waiting)
-            for done in waiting:
-                done.result()
+            )
         finally:
             await producer.release()
 
@@ -234,17 +216,8 @@ class ActorTask:
         if fold is None:
             return
         number = self.ticks.number(fold.position)
-        self.ticks.sent(clock())
-        try:
-            appended = await self.append(ClockTick(partition=self.number, number=number))
-        except EngineError as error:
-            self.ticks.failed(clock())
-            log.warning("tick not appended", partition=self.number, error=str(error))
-            return
-        except BaseException:
-            self.ticks.failed(clock())
-            raise
-        self.ticks.appended(appended.timestamp, clock())
+        tick = ClockTick(partition=self.number, number=number)
+        await append_tick(self.ticks, tick, self.append, clock)
 
     async def append(self, event: ControlEvent) -> Appended:
         """Sign and append to the faults topic. Raises `OutcomeUnknownError`."""

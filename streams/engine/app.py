@@ -40,6 +40,7 @@ from dalsegno.streams.engine.ownership import Ownership
 from dalsegno.streams.engine.producers import IdempotentProducer, ProducerPool
 from dalsegno.streams.engine.settings import EngineSettings
 from dalsegno.streams.engine.signatures import verify_ed25519
+from dalsegno.streams.engine.signing import Signer
 from dalsegno.streams.engine.start import ready_topics, wait_for_broker
 from dalsegno.streams.engine.stopping import StopSignals
 from dalsegno.streams.engine.transport import install
@@ -156,13 +157,10 @@ class Engine:
     ) -> ExitCode:
         settings = self._settings
         pool = ProducerPool(lambda lane: IdempotentProducer(settings, LINGER_MS.get(lane, 0.0)))
-        control = ControlAppender(
-            pool,
-            settings.topics.events,
-            lambda: layout.partitions,
-            settings.keyring,
-            settings.signing_key,
+        signer = Signer(
+            settings.topics.events, layout.partitions, settings.keyring, settings.signing_key
         )
+        control = ControlAppender(pool, signer)
         context = EngineContext(
             settings=settings,
             layout=layout,

@@ -81,6 +81,21 @@ def start_position(
     return checkpoint
 
 
+def claim_of(context: EngineContext, partition: int, claim_id: str) -> bytes:
+    """The record by which this engine says that the partition is its own."""
+    return encode(
+        Claim(
+            partition=partition,
+            owner=context.settings.owner,
+            url=context.url,
+            claim_id=claim_id,
+            rules_known=RULES_KNOWN,
+            code_version=__version__,
+            claimed_at_ms=time.time_ns() // 1_000_000,
+        )
+    )
+
+
 class Opening:
     """Takes one partition over. Not reused."""
 
@@ -113,19 +128,8 @@ class Opening:
         return Opened(fold, producer, restored.marks)
 
     def _claim(self) -> dict[tuple[str, int], list[tuple[bytes, bytes | None]]]:
-        context = self._context
-        topics = context.settings.topics
-        claim = encode(
-            Claim(
-                partition=self._partition,
-                owner=context.settings.owner,
-                url=context.url,
-                claim_id=self._claim_id,
-                rules_known=RULES_KNOWN,
-                code_version=__version__,
-                claimed_at_ms=time.time_ns() // 1_000_000,
-            )
-        )
+        topics = self._context.settings.topics
+        claim = claim_of(self._context, self._partition, self._claim_id)
         return {
             (topics.runs_changelog, self._partition): [(CLAIM_KEY, claim)],
             (topics.owners, 0): [(str(self._partition).encode(), claim)],

@@ -8,7 +8,7 @@ guarantee the client sends nothing more after a record that it had to give up.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
@@ -133,6 +133,18 @@ class IdempotentProducer:
 
         self.send(record, acked)
         return await done
+
+    async def append_all(self, records: Iterable[OutRecord]) -> list[Appended]:
+        """Append records together and wait for all: where each stands. Raises
+        `OutcomeUnknownError`, once nothing of them is under way any more.
+        """
+        found = await asyncio.gather(*map(self.append, records), return_exceptions=True)
+        appended: list[Appended] = []
+        for each in found:
+            if isinstance(each, BaseException):
+                raise each
+            appended.append(each)
+        return appended
 
     async def knows(self, topic: str) -> bool:
         """Whether the brokers have the topic now. False also while they cannot be asked."""

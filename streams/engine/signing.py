@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dalsegno.schemas import headers
 from dalsegno.schemas.codec import encode
-from dalsegno.schemas.control import ControlEvent, PartitionControl
+from dalsegno.schemas.control import ControlEvent, PartitionControl, RunControl
 from dalsegno.schemas.faults import PointControl
 from dalsegno.schemas.mac import Keyring
 from dalsegno.schemas.partitioner import partition_for
@@ -21,14 +21,14 @@ class Signer:
         self._key_id = key_id
 
     def record(self, event: ControlEvent) -> OutRecord:
-        """The record of a control event about a partition, or about a fault point."""
+        """The record of a control event about a partition, a run or a fault point."""
         if isinstance(event, PartitionControl):
             partition, key = event.partition, b"%d" % event.partition
-        elif isinstance(event, PointControl):
-            key = event.fault_point.encode()
-            partition = partition_for(event.fault_point, self._partitions)
+        elif isinstance(event, RunControl | PointControl):
+            about = event.run_id if isinstance(event, RunControl) else event.fault_point
+            partition, key = partition_for(about, self._partitions), about.encode()
         else:
-            raise TypeError(f"{type(event).__name__} is about neither a partition nor a point")
+            raise TypeError(f"{type(event).__name__} is about no partition, run or fault point")
         value = encode(event)
         mac = self._keyring.sign(self._key_id, self._topic, partition, value)
         return OutRecord(self._topic, partition, key, value, [(headers.MAC, mac)])

@@ -35,6 +35,7 @@ from dalsegno.streams.engine.outputs import FAST_LANE, RECORD_LANE, Outputs
 from dalsegno.streams.engine.producers import Appended
 from dalsegno.streams.engine.reader import EventReader
 from dalsegno.streams.engine.restore import RestoreProgress
+from dalsegno.streams.engine.ticking import append_tick
 from dalsegno.streams.engine.ticks import TickPlan
 
 log = structlog.get_logger(__name__)
@@ -268,17 +269,7 @@ class PartitionTask:
             number=self.ticks.number(fold.position),
             source=self._context.settings.owner,
         )
-        self.ticks.sent(self._context.clock())
-        try:
-            appended = await self.append_control(tick)
-        except EngineError as error:
-            self.ticks.failed(self._context.clock())
-            log.warning("tick not appended", partition=self.number, error=str(error))
-            return
-        except BaseException:
-            self.ticks.failed(self._context.clock())  # else this partition would never tick again
-            raise
-        self.ticks.appended(appended.timestamp, self._context.clock())
+        await append_tick(self.ticks, tick, self.append_control, self._context.clock)
 
     async def append_control(self, event: ControlEvent) -> Appended:
         """Sign and append to the events topic. Raises `OutcomeUnknownError`."""

@@ -8,7 +8,6 @@ that the owner appends when a deadline is due. No I/O, no clock, no random numbe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from hashlib import blake2b
 from typing import Final
 
 import msgspec
@@ -25,6 +24,7 @@ from dalsegno.streams.core.outbox import Outbox
 from dalsegno.streams.core.record import Record, Unreadable
 from dalsegno.streams.core.runstate import NEVER
 from dalsegno.streams.core.state_codec import StateCorrupt
+from dalsegno.streams.core.state_digest import digest_of
 from dalsegno.streams.core.timers import Timers
 
 OWN_KEY: Final = b"\0faults"
@@ -285,11 +285,7 @@ class FaultPoints:
 
     def digest(self) -> bytes:
         """A digest of the whole state, 32 bytes."""
-        digest = blake2b(digest_size=32)
-        for key, value in sorted(self.parts().items()):
-            digest.update(len(key).to_bytes(4, "big") + key)
-            digest.update(len(value).to_bytes(4, "big") + value)
-        return digest.digest()
+        return digest_of(self.parts())
 
     def _own(self) -> bytes:
         return _encode(
