@@ -15,8 +15,12 @@ def work(
     name: str,
     concurrency: int,
     log_level: LogLevel,
+    queues: Sequence[str] = (),
 ) -> None:
-    """Run the steps of flows (`MODULE:FLOW`) until SIGTERM; finish or give back what is held."""
+    """Run the steps of flows (`MODULE:FLOW`) until SIGTERM; finish or give back what is held.
+
+    `queues`: only the steps that go there; none: all.
+    """
     configure(log_level)
     Worker(
         [load_flow(each) for each in flows],
@@ -24,4 +28,5 @@ def work(
         prefix=prefix,
         name=name or None,
         concurrency=concurrency,
+        queues=queues,
     ).run()

@@ -23,6 +23,10 @@ class Fleet:
         self._commands: dict[str, list[str]] = {}
         self._guards: dict[str, subprocess.Popen[bytes]] = {}
 
+    def extend(self, env: dict[str, str]) -> None:
+        """What is started from now on has these variables, too."""
+        self._env.update(env)
+
     def start(self, name: str, command: list[str]) -> None:
         """Start `command` (arguments after the Python interpreter) as `name`."""
         self._commands[name] = command

@@ -24,6 +24,7 @@ class Plain:
     flows: tuple[str, ...]
     name: str = ""
     concurrency: int = CONCURRENCY_DEFAULT
+    queues: tuple[str, ...] = ()
 
 
 def read(arguments: Sequence[str]) -> Plain | None:
@@ -31,19 +32,22 @@ def read(arguments: Sequence[str]) -> Plain | None:
     if arguments[:1] != ["worker"]:
         return None
     flows: list[str] = []
+    queues: list[str] = []
     options = {"--name": "", "--concurrency": str(CONCURRENCY_DEFAULT)}
     words = iter(arguments[1:])
     for word in words:
         option, equals, value = word.partition("=")
         if option in options:
             options[option] = value if equals else next(words, "-")
+        elif option == "--queue":
+            queues.append(value if equals else next(words, "-"))
         else:
             flows.append(word)
     concurrency = options["--concurrency"]
-    odd = any(word.startswith("-") for word in (*flows, *options.values()))
+    odd = any(word.startswith("-") for word in (*flows, *queues, *options.values()))
     if odd or not flows or not concurrency.isdecimal() or int(concurrency) < 1:
         return None
-    return Plain(tuple(flows), options["--name"], int(concurrency))
+    return Plain(tuple(flows), options["--name"], int(concurrency), tuple(queues))
 
 
 def run(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> bool:
@@ -66,5 +70,6 @@ def run(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> bo
         name=plain.name,
         concurrency=plain.concurrency,
         log_level=known[level],
+        queues=plain.queues,
     )
     return True

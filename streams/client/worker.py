@@ -14,7 +14,7 @@ from confluent_kafka import KafkaException
 
 from dalsegno.streams.client.clocks import Clocks
 from dalsegno.streams.client.config import ClientConfig, Security, WorkerConfig
-from dalsegno.streams.client.errors import DeliveryFailed, FlowError, WorkerFenced
+from dalsegno.streams.client.errors import DeliveryFailed, FlowError, SettingsError, WorkerFenced
 from dalsegno.streams.client.event_encoder import EventEncoder
 from dalsegno.streams.client.flow import Flow
 from dalsegno.streams.client.naming import WorkerName, claim_name
@@ -30,8 +30,9 @@ _RETRY_S = 0.5  # between two tries to start while no broker answers
 class Worker:
     """Takes handoffs of its flows' queues and runs their bodies, `concurrency` at a time.
 
-    `name` is stable across restarts; by default the host's name and the lowest free number.
-    `settings` holds what is seldom changed. Usable once.
+    `queues`: only of these, by default of all that the flows' steps go to. `name` is stable across
+    restarts; by default the host's name and the lowest free number. `settings` holds what is seldom
+    changed. Usable once.
     """
 
     def __init__(
@@ -43,17 +44,19 @@ class Worker:
         security: Security | None = None,
         name: str | None = None,
         concurrency: int = 200,
+        queues: Iterable[str] = (),
         settings: WorkerConfig | None = None,
         clocks: Clocks | None = None,
     ) -> None:
-        """Raises `FlowError` for flows that cannot be told apart, `SettingsError` without a
-        broker.
+        """Raises `FlowError` for flows that cannot be told apart, `SettingsError` without a broker
+        and for a queue that no step goes to.
         """
         self._config = ClientConfig.resolve(bootstrap_servers, prefix, security)
         self._settings = replace(settings or WorkerConfig(), concurrency=concurrency)
         self._clocks = clocks or Clocks()
         self._name = name
-        self._steps = _steps_of(flows)
+        self.steps = _of_queues(_steps_of(flows), frozenset(queues))
+        """What it runs, by flow, flow version and name."""
         self._encode = EventEncoder(self._config.registry)
         self._stopping = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -106,7 +109,7 @@ class Worker:
                     self._config,
                     self._settings,
                     clocks=self._clocks,
-                    steps=self._steps,
+                    steps=self.steps,
                     name=name,
                     producer=producer,
                     counts=self.counts,
@@ -162,6 +165,18 @@ def _steps_of(flows: Iterable[Flow]) -> dict[tuple[str, int, str], Step]:
     if not found:
         raise FlowError("", "", "a worker needs at least one flow with a step that it can run")
     return found
+
+
+def _of_queues(
+    steps: dict[tuple[str, int, str], Step], queues: frozenset[str]
+) -> dict[tuple[str, int, str], Step]:
+    """The steps that go to one of `queues`; all of them if none is named."""
+    known = {step.queue for step in steps.values()}
+    for queue in sorted(queues - known):
+        raise SettingsError(
+            f"no step goes to queue {queue!r}: the flows name {', '.join(sorted(known))}"
+        )
+    return {key: step for key, step in steps.items() if not queues or step.queue in queues}
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

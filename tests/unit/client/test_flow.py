@@ -6,7 +6,16 @@ from datetime import timedelta
 
 import pytest
 
-from dalsegno.client import BlockingContext, Context, Flow, FlowError, RetryPolicy, Risk
+from dalsegno.client import (
+    BlockingContext,
+    Context,
+    Flow,
+    FlowError,
+    RetryPolicy,
+    Risk,
+    SettingsError,
+    Worker,
+)
 from dalsegno.schemas.plan import Merge, MergeRule, OnFailure, StepRole, UnknownPolicy
 from dalsegno.streams.client.step import Outputs
 
@@ -307,3 +316,12 @@ def test_errors_come_before_warnings() -> None:
     flow = Flow("f", ttl="2m")
     flow.observed(name="a", timeout="1m")
     assert codes(flow) == ["undeclared", "ttl_short_with_retries"]
+
+
+def test_a_worker_of_one_queue_runs_the_steps_that_go_there_and_no_others() -> None:
+    worker = Worker([declared()], bootstrap_servers="nowhere:9", queues=["slow"])
+    assert [key[2] for key in worker.steps] == ["score"]
+    worker = Worker([declared()], bootstrap_servers="nowhere:9")
+    assert len(worker.steps) == 3
+    with pytest.raises(SettingsError, match="queue 'gpu': the flows name default, slow"):
+        Worker([declared()], bootstrap_servers="nowhere:9", queues=["slow", "gpu"])

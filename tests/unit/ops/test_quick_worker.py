@@ -18,6 +18,7 @@ from dalsegno.streams.engine.settings import EngineSettings
         ("worker m:f n:g --name w", Plain(("m:f", "n:g"), "w")),
         ("worker --concurrency 7 m:f", Plain(("m:f",), concurrency=7)),
         ("worker --name=w --concurrency=7 m:f", Plain(("m:f",), "w", 7)),
+        ("worker m:f --queue a --queue=b", Plain(("m:f",), queues=("a", "b"))),
     ],
 )
 def test_plain_command_lines_are_read(line: str, plain: Plain) -> None:
@@ -33,6 +34,7 @@ def test_plain_command_lines_are_read(line: str, plain: Plain) -> None:
         "worker --help",
         "worker m:f --nmae w",
         "worker m:f --name",
+        "worker m:f --queue",
         "worker m:f --concurrency many",
         "worker m:f --concurrency 0",
         "--prefix p worker m:f",

@@ -1,0 +1,1 @@
+"""Bank statements against the ledger, through an outage longer than the runs live."""
