@@ -6,8 +6,10 @@ from pathlib import Path
 
 import msgspec
 
-from dalsegno.schemas.control import Policy, RegistryId
+from dalsegno.schemas.control import DecisionKey, Dependency, Policy, RegistryId, Webhook
 from dalsegno.schemas.plan import RetryPolicy
+
+_TABLES = {"webhooks": Webhook, "decision_keys": DecisionKey, "dependencies": Dependency}
 
 
 class PolicyFileError(Exception):
@@ -32,6 +34,10 @@ def load_policy(path: Path, current: Policy) -> Policy:
     if isinstance(retry, dict):
         _refuse_unknown(path, "retry_default.", retry, RetryPolicy)
         given["retry_default"] = {**msgspec.to_builtins(current.retry_default), **retry}
+    for name, cls in _TABLES.items():
+        for table in given.get(name, ()):
+            if isinstance(table, dict):
+                _refuse_unknown(path, f"{name}.", table, cls)
     try:
         if "schemas" in given:
             given["schemas"] = tuple(bytes.fromhex(each) for each in given["schemas"])
@@ -60,9 +66,10 @@ def describe(policy: Policy) -> dict[str, object]:
     fields["schemas"] = [each.hex() for each in policy.schemas]
     fields["registry_ids"] = {str(each.id): each.fingerprint.hex() for each in policy.registry_ids}
     fields["decision_keys"] = [
-        {"key_id": each.key_id, "public_key": each.public_key.hex(), "holder": each.holder}
+        {**msgspec.to_builtins(each), "public_key": each.public_key.hex()}
         for each in policy.decision_keys
     ]
+    fields["webhooks"] = msgspec.to_builtins(policy.webhooks)
     fields["retry_default"] = msgspec.to_builtins(policy.retry_default)
     return fields
 

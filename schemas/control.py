@@ -131,11 +131,36 @@ class RunRestored(RunControl, frozen=True, kw_only=True, gc=False):
 
 
 class DecisionKey(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The public half of a key that a person signs decisions with. `holder`: whose it is."""
+    """The public half of a key that a person signs decisions with. `holder`: whose it is.
+
+    `flows`, `decisions`: what the holder may decide about, and how; empty: everything. All keys of
+    one holder have the same rights.
+    """
 
     key_id: str
     public_key: bytes
     holder: str
+    flows: tuple[str, ...] = ()
+    decisions: tuple[DecisionType, ...] = ()
+
+
+class Webhook(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Where packages for people are posted as they come up.
+
+    `key_id`: of the secret that signs them, in the settings of the engines. `flows`: only theirs;
+    empty: all. An answer is waited for `timeout_ms`. After a failure the next attempt comes after
+    `retry_initial_ms`, then twice as long each time up to `retry_max_ms`, `attempts_max` in all for
+    one package.
+    """
+
+    name: str
+    url: str
+    key_id: str
+    flows: tuple[str, ...] = ()
+    timeout_ms: int = 10_000
+    retry_initial_ms: int = 1_000
+    retry_max_ms: int = 900_000
+    attempts_max: int = 300
 
 
 class RegistryId(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -189,7 +214,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     asked for missing facts that no step supplies (empty: a person); a step that supplies them is
     run again at most `supplier_reruns_max` times in a run, and after `supplier_wait_ms` without the
     facts a person is asked. `registry_ids`: what ids in the Confluent wire format stand for (empty:
-    only single-object encoding is read).
+    only single-object encoding is read). `webhooks`: who is told of packages for people.
     """
 
     queues: tuple[str, ...] = ("default",)
@@ -230,6 +255,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     supplier_reruns_max: int = 0
     supplier_wait_ms: int = 600_000
     registry_ids: tuple[RegistryId, ...] = ()
+    webhooks: tuple[Webhook, ...] = ()
 
 
 class PolicySet(PartitionControl, frozen=True, kw_only=True, gc=False):

@@ -16,6 +16,7 @@ from dalsegno.schemas.package import (
     EffectLine,
     Fact,
     FieldLine,
+    FormField,
     Option,
     Silence,
 )
@@ -116,7 +117,8 @@ class Handoff(msgspec.Struct, frozen=True, gc=False):
     the same for every attempt; effect keys derive from it. `start_by_ms`: the step may start only
     while the append time of its `StepStarted` is below this. `save`: what the attempt before kept.
     A compensation takes back the step `undoes`: its effects in `undo`, and `wrote`, a MessagePack
-    map of what the context holds in the fields that it may write.
+    map of what the context holds in the fields that it may write. A question for missing facts has
+    them in `form`.
     """
 
     run_id: str
@@ -142,6 +144,7 @@ class Handoff(msgspec.Struct, frozen=True, gc=False):
     undoes_completed: bool = False
     undo: tuple[UndoEntry, ...] = ()
     wrote: bytes = b""
+    form: tuple[FormField, ...] = ()
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -208,7 +211,8 @@ class Escalation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     nobody answers; goals; the last valid conclusion; the failure; effects; options; fields;
     evidence; the binding. `partition`, `offset`: of the event that asked. `cause` is equal for
     packages that have the same cause. `package_digest` is what a decision binds itself to.
-    `reminder`: 0 for the package itself, n for its nth reminder.
+    `reminder`: 0 for the package itself, n for its nth reminder. `form`: the missing fields, to be
+    filled in.
     """
 
     escalation_id: str
@@ -250,6 +254,7 @@ class Escalation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     earlier: tuple[EarlierDecision, ...] = ()
     reminder: int = 0
     package_digest: bytes = b""
+    form: tuple[FormField, ...] = ()
 
 
 class FaultReport(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -10,6 +10,7 @@ from enum import StrEnum
 import msgspec
 
 from dalsegno.schemas.control import DecisionType
+from dalsegno.schemas.plan import FieldType
 
 
 class Silence(StrEnum):
@@ -79,7 +80,8 @@ class Option(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class FieldLine(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A context field that matters for the decision, and what made it what it is.
 
-    `moved`: it has changed since the package before this one, which asked about the same step.
+    `moved`: it has changed since the package before this one, which asked about the same step;
+    `before` is what it was then (empty: missing, or not moved).
     """
 
     field: str
@@ -88,6 +90,21 @@ class FieldLine(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     source: str
     run_version: int
     moved: bool = False
+    before: str = ""
+
+
+class FormField(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A field that whoever answers has to fill in, by what the plan says of it.
+
+    `text`: what it is, in words. `needed_by`: steps still to come that read it. `secret`: what is
+    filled in is never shown again.
+    """
+
+    field: str
+    type: FieldType = FieldType.ANY
+    text: str = ""
+    secret: bool = False
+    needed_by: tuple[str, ...] = ()
 
 
 class EarlierDecision(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -54,6 +54,20 @@ class MergeRule(StrEnum):
     COLLECT = "collect"
 
 
+class FieldType(StrEnum):
+    """What a context field holds. `ANY` says nothing of it; `NUMBER` takes whole ones, too."""
+
+    ANY = "any"
+    TEXT = "text"
+    NUMBER = "number"
+    INTEGER = "integer"
+    BOOLEAN = "boolean"
+    TIME = "time"
+    BYTES = "bytes"
+    LIST = "list"
+    MAP = "map"
+
+
 class OnFailure(StrEnum):
     """Where a run goes when a step fails for good."""
 
@@ -110,12 +124,20 @@ class Merge(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     rule: MergeRule
 
 
+class ContextField(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What a context field is, for whoever has to supply it: its type, and words on it."""
+
+    name: str
+    type: FieldType = FieldType.ANY
+    text: str = ""
+
+
 class Plan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Steps and the rules that hold for all of them.
 
     `secrets` names context fields whose values never leave events, changelog and handoffs.
     `gates`: a run that carries one of these risk flags starts no further step until a person
-    agrees.
+    agrees. `fields`: context fields of which more is known than their name.
     """
 
     steps: tuple[StepPlan, ...]
@@ -124,3 +146,4 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     gates: tuple[str, ...] = ()
     on_failure: OnFailure = OnFailure.PERSON
     stop_clocks_for_people: bool = False
+    fields: tuple[ContextField, ...] = ()

@@ -21,6 +21,7 @@ def screen(package: Escalation) -> list[tuple[str, list[str]]]:
         ("Done to the outside", list(_effects(package)) or ["nothing"]),
         ("You can", [_option(each) for each in package.options if not each.why_not]),
         ("You cannot", [f"{e.decision}: {e.why_not}" for e in package.options if e.why_not]),
+        ("To fill in", list(_form(package))),
         ("Fields", list(_fields(package))),
         ("Evidence", list(_evidence(package))),
     ]
@@ -74,13 +75,24 @@ def _option(option: Option) -> str:
     return said + ("" if option.reversible else " (cannot be taken back)")
 
 
+def _form(package: Escalation) -> Iterator[str]:
+    for field in package.form[:_FIELDS_SHOWN]:
+        said = f": {field.text}" if field.text else ""
+        readers = ", ".join(field.needed_by[:_NAMES_SHOWN])
+        needed = f"   (for {readers})" if readers else ""
+        secret = ", secret" if field.secret else ""
+        yield f"{field.field} ({field.type}{secret}){said}{needed}"
+    if len(package.form) > _FIELDS_SHOWN:
+        yield f"and {len(package.form) - _FIELDS_SHOWN} more: --json lists them"
+
+
 def _fields(package: Escalation) -> Iterator[str]:
     for line in package.fields[:_FIELDS_SHOWN]:
         if line.change is FieldChange.MISSING:
             yield f"- {line.field}: missing"
             continue
         sign = "!" if line.moved else "=" if line.change is FieldChange.GIVEN else "+"
-        moved = ", changed since you were asked before" if line.moved else ""
+        moved = f", {line.before or 'missing'} when you were asked before" if line.moved else ""
         yield (
             f"{sign} {line.field} = {line.value}   ({line.change} by {line.source},"
             f" run version {line.run_version}{moved})"

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal, TypedDict, TypeVar, Unpack, overload
 
-from dalsegno.schemas.plan import Merge, MergeRule, OnFailure, Plan, StepRole
+from dalsegno.schemas.plan import (
+    ContextField,
+    FieldType,
+    Merge,
+    MergeRule,
+    OnFailure,
+    Plan,
+    StepRole,
+)
 from dalsegno.streams.client.check import Finding, findings
 from dalsegno.streams.client.durations import Duration, to_ms
 from dalsegno.streams.client.errors import FlowError
@@ -15,6 +23,12 @@ A = TypeVar("A", bound=AsyncBody)
 P = TypeVar("P", bound=PlainBody)
 
 
+FieldTypeName = Literal[
+    "any", "text", "number", "integer", "boolean", "time", "bytes", "list", "map"
+]
+FieldNote = FieldTypeName | FieldType | tuple[FieldTypeName | FieldType, str]
+
+
 class FlowOptions(TypedDict, total=False):
     """What a flow may declare beside its name.
 
@@ -22,7 +36,8 @@ class FlowOptions(TypedDict, total=False):
     context fields whose values are masked on record. `merges`: rule by field for values that
     unordered steps write. `gates`: risk flags that stop further steps until a person agrees.
     `on_failure`: where a run goes when a step fails for good. `stop_clocks_for_people`: its TTL
-    rests while people decide.
+    rests while people decide. `fields`: what context fields are, for whoever has to supply a
+    missing one: a type, or a type and words on it.
     """
 
     ttl: Duration
@@ -32,6 +47,7 @@ class FlowOptions(TypedDict, total=False):
     gates: Sequence[str]
     on_failure: OnFailure | Literal["person", "compensate"]
     stop_clocks_for_people: bool
+    fields: Mapping[str, FieldNote]
     context_schema: str
     context_schema_version: int
 
@@ -123,6 +139,9 @@ class Flow:
                 for field, rule in given.get("merges", {}).items()
             )
             on_failure = OnFailure(given.get("on_failure", OnFailure.PERSON))
+            fields = tuple(
+                _context_field(name, note) for name, note in given.get("fields", {}).items()
+            )
         except ValueError as error:
             raise FlowError(self.name, "", str(error)) from error
         return Plan(
@@ -132,6 +151,7 @@ class Flow:
             gates=tuple(given.get("gates", ())),
             on_failure=on_failure,
             stop_clocks_for_people=given.get("stop_clocks_for_people", False),
+            fields=fields,
         )
 
     def check(self) -> list[Finding]:
@@ -157,3 +177,11 @@ class Flow:
             )
 
         return name_of
+
+
+def _context_field(name: str, note: FieldNote) -> ContextField:
+    """Raises `ValueError` for a type that there is not."""
+    if isinstance(note, str):
+        return ContextField(name=name, type=FieldType(note))
+    kind, text = note
+    return ContextField(name=name, type=FieldType(kind), text=text)

@@ -18,6 +18,8 @@ from dalsegno.schemas.control import (
 from dalsegno.schemas.signing import PUBLIC_KEY_BYTES, key_id_fault
 from dalsegno.streams.core.moment import APPLIED, Moment, Ruling, duplicate, refused
 from dalsegno.streams.core.names import ID_CHARS_MAX
+from dalsegno.streams.core.people.rights import rights_of
+from dalsegno.streams.core.people.targets import webhooks_fault
 
 # Numbered here, and applied by the partition.
 _ELSEWHERE: Final = (
@@ -116,7 +118,7 @@ def policy_fault(policy: Policy) -> str:
         most = _LARGEST_OF.get(name, _LARGEST)
         if isinstance(value, int) and not int(name in _POSITIVE) <= value <= most:
             return f"{name}: {value}"
-    if fault := _keys_fault(policy):
+    if fault := _keys_fault(policy) or webhooks_fault(policy.webhooks):
         return fault
     if policy.supplier_queue and policy.supplier_queue not in policy.queues:
         return f"supplier_queue: {policy.supplier_queue} is none of the queues"
@@ -136,4 +138,7 @@ def _keys_fault(policy: Policy) -> str:
             return f"decision_keys: {key.key_id!a} has {len(key.public_key)} bytes, no Ed25519 key"
         if not 0 < len(key.holder) <= ID_CHARS_MAX:
             return f"decision_keys: {key.key_id!a} has a holder of {len(key.holder)} characters"
+        rights = rights_of(policy, key.holder)
+        if rights is None or (key.flows, key.decisions) != (rights.flows, rights.decisions):
+            return f"decision_keys: the keys of {key.holder[:80]!a} have different rights"
     return ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dalsegno.schemas.events import InformationSupplied
 from dalsegno.streams.core.context import ContextError
 from dalsegno.streams.core.draft import Draft
+from dalsegno.streams.core.forms import misfit
 from dalsegno.streams.core.moment import ACCEPTED, Ruling, refused
 from dalsegno.streams.core.names import DETAIL_CHARS_MAX
 from dalsegno.streams.core.people.asking import answered
@@ -24,6 +25,8 @@ def information_supplied(draft: Draft, event: InformationSupplied) -> Ruling:
         draft.change = draft.run.context.apply(event.ops, draft.now.policy)
     except ContextError as error:
         return refused("bad_ops", str(error))
+    if fault := misfit(draft, draft.change.changed, draft.change):
+        return refused("wrong_type", fault)
     draft.facts = True
     note_outside(draft, draft.change.changed, event.origin[:DETAIL_CHARS_MAX])
     recheck_missing(draft)

@@ -14,6 +14,9 @@ from dalsegno.streams.core.plan_errors import PlanRefused
 _TIME_MS_MAX: Final = 315_360_000_000
 _ATTEMPTS_MAX: Final = 1_000_000
 _FACTOR_PERCENT_MAX: Final = 10_000
+# What a form shows of a field, and how many fields a plan describes.
+FIELD_TEXT_CHARS_MAX: Final = 240
+_FIELDS_MAX: Final = 1_000
 
 
 def check_names(
@@ -71,6 +74,28 @@ def check_rules(plan: Plan, good: set[str]) -> None:
         if merge.field in fields:
             raise PlanRefused("duplicate_name", (), f"field {merge.field!a} has two merge rules")
         fields.add(merge.field)
+    _check_fields(plan)
+
+
+def _check_fields(plan: Plan) -> None:
+    """Refuses `bad_field`, `bad_name` and `duplicate_name` in what the plan says of fields."""
+    if len(plan.fields) > _FIELDS_MAX:
+        raise PlanRefused(
+            "bad_field", (), f"{len(plan.fields)} fields are described, {_FIELDS_MAX} may be"
+        )
+    seen: set[str] = set()
+    for field in plan.fields:
+        _check_name((), "field", field.name)
+        if field.name in seen:
+            raise PlanRefused("duplicate_name", (), f"field {field.name!a} is described twice")
+        seen.add(field.name)
+        if len(field.text) > FIELD_TEXT_CHARS_MAX or any(c < " " for c in field.text):
+            raise PlanRefused(
+                "bad_field",
+                (),
+                f"the text of field {field.name!a} is one line of at most {FIELD_TEXT_CHARS_MAX}"
+                " characters",
+            )
 
 
 def _check_name(path: tuple[str, ...], what: str, name: str) -> None:

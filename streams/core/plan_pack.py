@@ -1,7 +1,8 @@
 """Canonical bytes of a plan, or of steps that extend one: MessagePack arrays without field names.
 
 Layout, format 1: `[1, [row per step], secrets, [[field, rule], ...], gates, on_failure,
-stop_clocks_for_people]`. A row holds the values of `StepPlan` in the order of its fields, `retry`
+stop_clocks_for_people, [[name, type, text], ...]]`, the fields left out where none is described. A
+row holds the values of `StepPlan` in the order of its fields, `retry`
 again as a row. Fields that a later format adds come last in their row, so that older code can read
 it; they are left out at their default, so that a plan without them keeps its digest. Steps behind a
 plan: `[2, digest of the plan before, [row per step]]`.
@@ -14,7 +15,16 @@ from typing import Final
 
 import msgspec
 
-from dalsegno.schemas.plan import Merge, MergeRule, OnFailure, Plan, RetryPolicy, StepPlan
+from dalsegno.schemas.plan import (
+    ContextField,
+    FieldType,
+    Merge,
+    MergeRule,
+    OnFailure,
+    Plan,
+    RetryPolicy,
+    StepPlan,
+)
 
 _FORMAT: Final = 1
 _FORMAT_MORE: Final = 2
@@ -28,32 +38,37 @@ _RETRY_AT: Final = _STEP_FIELDS.index("retry")
 _encode = msgspec.msgpack.Encoder().encode
 
 _Row = tuple[object, ...]
-_Packed = tuple[
-    int,
-    tuple[_Row, ...],
-    tuple[str, ...],
-    tuple[tuple[str, str], ...],
-    tuple[str, ...],
-    str,
-    bool,
-]
+
+
+class _Packed(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    form: int
+    steps: tuple[_Row, ...]
+    secrets: tuple[str, ...]
+    merges: tuple[tuple[str, str], ...]
+    gates: tuple[str, ...]
+    on_failure: str
+    stop_clocks: bool
+    fields: tuple[tuple[str, str, str], ...] = ()
+
+
 _decoder = msgspec.msgpack.Decoder(_Packed)
 _more_decoder = msgspec.msgpack.Decoder(tuple[int, bytes, tuple[_Row, ...]])
 
 
 def pack_plan(plan: Plan) -> bytes:
     """Equal plans give equal bytes, on any machine."""
-    return _encode(
-        (
-            _FORMAT,
-            _pack_steps(plan.steps),
-            plan.secrets,
-            [(merge.field, merge.rule) for merge in plan.merges],
-            plan.gates,
-            plan.on_failure,
-            plan.stop_clocks_for_people,
-        )
-    )
+    row: list[object] = [
+        _FORMAT,
+        _pack_steps(plan.steps),
+        plan.secrets,
+        [(merge.field, merge.rule) for merge in plan.merges],
+        plan.gates,
+        plan.on_failure,
+        plan.stop_clocks_for_people,
+    ]
+    if plan.fields:
+        row.append([(field.name, field.type, field.text) for field in plan.fields])
+    return _encode(row)
 
 
 def pack_more(before: bytes, steps: Sequence[StepPlan]) -> bytes:
@@ -85,16 +100,22 @@ def unpack_more(data: bytes) -> tuple[StepPlan, ...]:
 
 def unpack_plan(data: bytes) -> Plan:
     """Raises `msgspec.DecodeError` (also `ValidationError`) when `data` is no packed plan."""
-    form, rows, secrets, merges, gates, on_failure, stop_clocks = _decoder.decode(data)
-    if form != _FORMAT:
-        raise msgspec.ValidationError(f"a packed plan of format {form}; this code reads {_FORMAT}")
+    packed = _decoder.decode(data)
+    if packed.form != _FORMAT:
+        raise msgspec.ValidationError(
+            f"a packed plan of format {packed.form}; this code reads {_FORMAT}"
+        )
     return Plan(
-        steps=tuple(_unpack_step(row) for row in rows),
-        secrets=secrets,
-        merges=tuple(Merge(field=field, rule=MergeRule(rule)) for field, rule in merges),
-        gates=gates,
-        on_failure=OnFailure(on_failure),
-        stop_clocks_for_people=stop_clocks,
+        steps=tuple(_unpack_step(row) for row in packed.steps),
+        secrets=packed.secrets,
+        merges=tuple(Merge(field=field, rule=MergeRule(rule)) for field, rule in packed.merges),
+        gates=packed.gates,
+        on_failure=OnFailure(packed.on_failure),
+        stop_clocks_for_people=packed.stop_clocks,
+        fields=tuple(
+            ContextField(name=name, type=FieldType(kind), text=text)
+            for name, kind, text in packed.fields
+        ),
     )
 
 

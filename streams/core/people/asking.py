@@ -91,7 +91,7 @@ def _keep(draft: Draft, place: int | None, ask: Ask) -> None:
     if place is not None:
         row = draft.row(place)
         handled = row.handled or NOT_HANDLED
-        row.handled = msgspec.structs.replace(handled, ask=ask, granted=0, shown=ask.shown)
+        row.handled = msgspec.structs.replace(handled, ask=ask, granted=0)
         return
     people = draft.head.people or NOBODY
     if ask.asked == GATE:
@@ -105,7 +105,7 @@ def _keep(draft: Draft, place: int | None, ask: Ask) -> None:
 def answered(row: StepRow) -> None:
     """The step's open question is over, if it has one: nobody is waited for any more."""
     if row.handled is not None and row.handled.ask is not None:
-        row.handled = msgspec.structs.replace(row.handled, ask=None)
+        row.handled = row.handled.closed()
 
 
 def next_due_ms(policy: Policy, ask: Ask) -> int:

@@ -16,6 +16,7 @@ from dalsegno.streams.core.people.asking import ask_again, moved
 from dalsegno.streams.core.people.effecting import TAKE
 from dalsegno.streams.core.people.options import options
 from dalsegno.streams.core.people.package import cause_of
+from dalsegno.streams.core.people.rights import rights_fault
 from dalsegno.streams.core.people.state import DECIDED_MAX, NOBODY, Ask, Decided, People
 from dalsegno.streams.core.step_table import AWAITING_APPROVAL, ESCALATED, MISSING_INFO
 
@@ -37,6 +38,8 @@ def decision_made(draft: Draft, event: DecisionMade) -> Ruling:
 
     One that was made on what has moved since is refused, and the question is asked again.
     """
+    if fault := rights_fault(draft.now.policy, event, draft.head.flow):
+        return refused("not_allowed", fault)
     found = _find(draft, event)
     if isinstance(found, Ruling):
         return found

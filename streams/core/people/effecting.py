@@ -12,6 +12,7 @@ from dalsegno.schemas.outputs import RunState
 from dalsegno.streams.core.context import ContextError
 from dalsegno.streams.core.draft import Draft
 from dalsegno.streams.core.escalating import open_gate
+from dalsegno.streams.core.forms import misfit
 from dalsegno.streams.core.information import recheck_missing
 from dalsegno.streams.core.lifecycle import cancel_run, fail_run
 from dalsegno.streams.core.moment import Ruling, refused
@@ -69,7 +70,7 @@ def _again(draft: Draft, place: int) -> None:
 
 def _closed(draft: Draft, place: int, row: StepRow) -> None:
     """The question is answered; with an unsafe step the gate that it closed opens."""
-    row.handled = msgspec.structs.replace(row.handled or NOT_HANDLED, ask=None)
+    row.handled = (row.handled or NOT_HANDLED).closed()
     awaits_no_more(draft, place)
     head = draft.head
     if head.gate == f"unsafe:{draft.steps[place].name}":
@@ -81,6 +82,8 @@ def _write(draft: Draft, event: DecisionMade, allowed: frozenset[str]) -> Ruling
         draft.change = draft.run.context.apply(event.ops, draft.now.policy, allowed=allowed)
     except ContextError as error:
         return refused("bad_ops", str(error))
+    if fault := misfit(draft, draft.change.changed, draft.change):
+        return refused("wrong_type", fault)
     note_outside(draft, draft.change.changed, event.decided_by)
     return None
 

@@ -79,6 +79,8 @@ def _options(package: Escalation) -> list[str]:
             found.append(f"options: say in a sentence what {option.decision} does")
         if option.decision is DecisionType.SUPPLY and not option.why_not and not option.needs:
             found.append("options: a supply names the fields that it needs")
+    if tuple(line.field for line in package.form) != package.missing_fields:
+        found.append("form: asks for each missing field, and for nothing else")
     named = {line.field for line in package.fields}
     found += [
         f"fields: {field!r} is missing in the run and not shown"

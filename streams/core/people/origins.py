@@ -11,7 +11,7 @@ import msgspec
 from dalsegno.schemas.package import Fact, FieldChange, FieldLine
 from dalsegno.streams.core.draft import Draft
 from dalsegno.streams.core.people.showing import value_text
-from dalsegno.streams.core.people.state import NOBODY, OUTSIDE_MAX, Handled, Outside
+from dalsegno.streams.core.people.state import NOBODY, OUTSIDE_MAX, Handled, Outside, Shown
 from dalsegno.streams.core.step_table import COMPLETED
 
 FACTS_MAX: Final = 7
@@ -96,23 +96,26 @@ class Origins:
             )
         return tuple(facts)
 
-    def lines(
-        self, fields: Iterable[str], before: dict[str, bytes], now: dict[str, bytes]
-    ) -> tuple[FieldLine, ...]:
-        """The fields that matter. `before`, `now`: digests in the package before, and as of now."""
+    def lines(self, now: Iterable[Shown], before: Iterable[Shown]) -> tuple[FieldLine, ...]:
+        """The fields that matter, as they are now. `before`: those that have changed since the
+        package before, as it showed them.
+        """
         draft = self._draft
+        earlier = {each.field: each.value for each in before}
         lines = []
-        for name in fields:
+        for shown in now:
+            name = shown.field
             there = draft.context.get(name) is not None
             origin = self.of(name) if there else None
             lines.append(
                 FieldLine(
                     field=name,
-                    value=value_text(draft.context, name, draft.plan.secrets),
+                    value=shown.value,
                     change=FieldChange.MISSING if origin is None else origin.change,
                     source="" if origin is None else origin.source,
                     run_version=draft.head.run_version if origin is None else origin.run_version,
-                    moved=name in before and before[name] != now.get(name),
+                    moved=name in earlier,
+                    before=earlier.get(name, ""),
                 )
             )
         return tuple(lines)

@@ -16,14 +16,15 @@ from dalsegno.schemas.outputs import EffectStatus, Escalation, JournalEntry, Ste
 from dalsegno.schemas.package import EarlierDecision, EffectFate, EffectLine
 from dalsegno.streams.core.bounds import entry_bytes, words
 from dalsegno.streams.core.draft import Draft
+from dalsegno.streams.core.forms import form
 from dalsegno.streams.core.names import DETAIL_CHARS_MAX, name_fault
 from dalsegno.streams.core.people.binding import package_digest
 from dalsegno.streams.core.people.options import ASIDE, GATE, editable, options
 from dalsegno.streams.core.people.origins import FIELDS_MAX, Origins
-from dalsegno.streams.core.people.showing import Mask
-from dalsegno.streams.core.people.state import NOBODY, NOT_HANDLED, Ask
+from dalsegno.streams.core.people.showing import Mask, value_text
+from dalsegno.streams.core.people.state import NOBODY, Ask, Shown
 from dalsegno.streams.core.people.wording import question, run_goal, silence, unsaid
-from dalsegno.streams.core.saga.looking import left_of
+from dalsegno.streams.core.saga.looking import effects_of, left_of
 
 # Fields that one step can ask for at a time.
 MISSING_MAX: Final = 64
@@ -50,10 +51,14 @@ def askable(missing: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def bound(draft: Draft, place: int | None, ask: Ask) -> Ask:
-    """The question with the digest that a decision must name, and digests of what is shown."""
+    """The question with the digest that a decision must name, and with what is shown."""
     digest = package_digest(draft, place, number=ask.number, asked=ask.asked)
-    shown = tuple((name, _digest(draft, name)) for name in _fields(draft, place, ask.missing))
-    return msgspec.structs.replace(ask, digest=digest, shown=shown)
+    shown = tuple(_shown(draft, name) for name in _fields(draft, place, ask.missing))
+    row = None if place is None else draft.peek(place)
+    last = () if row is None or row.handled is None else row.handled.last_shown
+    now = {each.field: each.digest for each in shown}
+    before = tuple(each for each in last if now.get(each.field, each.digest) != each.digest)
+    return msgspec.structs.replace(ask, digest=digest, shown=shown, before=before)
 
 
 def build(draft: Draft, place: int | None, ask: Ask) -> Escalation:
@@ -73,7 +78,6 @@ def build(draft: Draft, place: int | None, ask: Ask) -> Escalation:
     reads = () if step is None else step.reads
     code, silent = silence(draft, ask.asked)
     lines, more = _effect_lines(draft, place)
-    handled = NOT_HANDLED if row is None or row.handled is None else row.handled
     return Escalation(
         escalation_id=escalation_id(run.id, ask.number),
         run_id=run.id,
@@ -108,15 +112,14 @@ def build(draft: Draft, place: int | None, ask: Ask) -> Escalation:
         effect_lines=lines,
         effects_more=more,
         options=options(draft, place, ask.asked, ask.missing),
-        fields=origins.lines(
-            _fields(draft, place, ask.missing), dict(handled.shown), dict(ask.shown)
-        ),
+        fields=origins.lines(ask.shown, ask.before),
         partition=now.partition,
         offset=now.offset,
         cause=cause_of(ask),
         earlier=_earlier(draft, ask),
         reminder=ask.reminded,
         package_digest=ask.digest,
+        form=form(draft, ask.missing),
     )
 
 
@@ -125,8 +128,9 @@ def _fields(draft: Draft, place: int | None, missing: tuple[str, ...]) -> tuple[
     return tuple(dict.fromkeys(names))[:FIELDS_MAX]
 
 
-def _digest(draft: Draft, field: str) -> bytes:
-    return blake2b(draft.context.packed(field) or b"", digest_size=8).digest()
+def _shown(draft: Draft, field: str) -> Shown:
+    digest = blake2b(draft.context.packed(field) or b"", digest_size=8).digest()
+    return Shown(field, digest, value_text(draft.context, field, draft.plan.secrets))
 
 
 def _earlier(draft: Draft, ask: Ask) -> tuple[EarlierDecision, ...]:
@@ -147,11 +151,13 @@ def _earlier(draft: Draft, ask: Ask) -> tuple[EarlierDecision, ...]:
 
 def _effect_lines(draft: Draft, place: int | None) -> tuple[tuple[EffectLine, ...], int]:
     """Effects of the run: the step's own first, then what is unknown, then the rest by plan."""
-    journals = draft.run.journal or {}
+    acted = set(draft.run.journal or ())
+    if draft.effect is not None:
+        acted.add(draft.effect[0])
     lines: list[tuple[tuple[bool, bool, int], EffectLine]] = []
-    for at in sorted(journals):
+    for at in sorted(acted):
         undone = draft.peek(at).state is StepState.COMPENSATED
-        for effect in journals[at].effects:
+        for effect in effects_of(draft, at):
             entry = effect.entry
             fate = EffectFate.UNDONE if undone else EffectFate(entry.status.value)
             lines.append(
@@ -172,11 +178,12 @@ def _effect_lines(draft: Draft, place: int | None) -> tuple[tuple[EffectLine, ..
 
 
 def _journal(draft: Draft, place: int) -> tuple[tuple[JournalEntry, ...], int]:
-    """The step's journal as far as it fits beside the rest, and how many entries do not.
+    """The step's journal, this event's own act included, as far as it fits beside the rest; and how
+    many entries do not.
 
     Results go first. Of entries those whose outcome is unknown stay longest.
     """
-    entries = [effect.entry for effect in draft.journal(place).effects]
+    entries = [effect.entry for effect in effects_of(draft, place)]
     if sum(map(entry_bytes, entries)) <= _EFFECTS_BYTES_MAX:
         return tuple(entries), 0
     entries = [msgspec.structs.replace(entry, result=b"") for entry in entries]

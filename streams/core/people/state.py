@@ -16,11 +16,20 @@ DECIDED_KEPT: Final = 4
 OUTSIDE_MAX: Final = 32
 
 
+class Shown(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """A field as a package showed it: a digest of what it held, and the text, masked and cut."""
+
+    field: str
+    digest: bytes
+    value: str
+
+
 class Ask(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """An open question. `number`: the n of its escalation id. `digest`: what a decision binds to.
 
     `asked`, `reason` and the failure's words make the package again, for a reminder or when what
-    was shown has moved. `reminded`: how many reminders went out. `epoch`: of the step, then.
+    was shown has moved. `reminded`: how many reminders went out. `shown`: the package's fields;
+    `before`: those that had changed, as the package before showed them.
     """
 
     number: int
@@ -37,7 +46,8 @@ class Ask(msgspec.Struct, array_like=True, frozen=True, gc=False):
     advice: str = ""
     dependency: str = ""
     evidence: str = ""
-    shown: tuple[tuple[str, bytes], ...] = ()
+    shown: tuple[Shown, ...] = ()
+    before: tuple[Shown, ...] = ()
 
 
 class Approval(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -50,15 +60,24 @@ class Approval(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 class Handled(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """A step's part. `granted`: the epoch for which a person permits to try an effect of unknown
-    outcome again. `wrote`: fields that a completed step wrote though it only may. `shown`: digests
-    of the fields in the package before.
+    outcome again. `wrote`: fields that a completed step wrote though it only may. `shown`: the
+    fields of the last package that was answered.
     """
 
     ask: Ask | None = None
     approval: Approval | None = None
     granted: int = 0
     wrote: tuple[str, ...] = ()
-    shown: tuple[tuple[str, bytes], ...] = ()
+    shown: tuple[Shown, ...] = ()
+
+    @property
+    def last_shown(self) -> tuple[Shown, ...]:
+        """The fields of the last package about the step, answered or not."""
+        return self.shown if self.ask is None else self.ask.shown
+
+    def closed(self) -> Handled:
+        """The same without its open question."""
+        return msgspec.structs.replace(self, ask=None, shown=self.last_shown)
 
 
 class Decided(msgspec.Struct, array_like=True, frozen=True, gc=False):

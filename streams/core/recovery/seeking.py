@@ -23,6 +23,7 @@ from dalsegno.streams.core.bounds import utf8_bytes
 from dalsegno.streams.core.draft import Draft
 from dalsegno.streams.core.effects import recovery_key
 from dalsegno.streams.core.escalating import ask_for_fields
+from dalsegno.streams.core.forms import form, form_bytes
 from dalsegno.streams.core.names import DETAIL_CHARS_MAX
 from dalsegno.streams.core.people.asking import UNNAMED, Failure, answered, publish
 from dalsegno.streams.core.people.options import INFORMATION
@@ -220,9 +221,10 @@ def _post(draft: Draft, place: int, row: StepRow, fields: tuple[str, ...]) -> No
         writes=fields,
         context_schema=head.context_schema,
         context_schema_version=head.context_schema_version,
+        form=form(draft, fields),
     )
     size = _FRAME_BYTES + len(handoff.inputs) + utf8_bytes(handoff.goal)
-    size += sum(map(utf8_bytes, fields))
+    size += sum(map(utf8_bytes, fields)) + form_bytes(handoff.form)
     if size > policy.dispatch_bytes_max:
         # No queue takes it: a person has the fields, or a place where they can be found.
         row.due_ms = _ask(draft, place, row, fields)

@@ -13,7 +13,7 @@ from dalsegno.ops.dev.folder import DevFolder
 from dalsegno.ops.flow_loader import FlowLoadError, load_flow
 from dalsegno.ops.policy_file import PolicyFileError, changes, describe, load_policy
 from dalsegno.ops.run_view import run_row, task_context
-from dalsegno.schemas.control import Policy
+from dalsegno.schemas.control import DecisionType, Policy, Webhook
 from dalsegno.streams.client.errors import DeliveryFailed
 from dalsegno.streams.client.producer import Producer
 
@@ -170,6 +170,25 @@ def test_a_policy_file_that_is_wrong_is_refused(elsewhere: Path, text: str, said
     file = elsewhere / "policy.toml"
     file.write_text(text)
     with pytest.raises(PolicyFileError, match=said):
+        load_policy(file, Policy())
+
+
+def test_a_policy_file_lists_webhooks_and_the_rights_of_keys(elsewhere: Path) -> None:
+    file = elsewhere / "policy.toml"
+    file.write_text(
+        '[[webhooks]]\nname = "desk"\nurl = "https://desk.example/in"\nkey_id = "w1"\n'
+        f'[[decision_keys]]\nkey_id = "a"\npublic_key = "{"00" * 32}"\nholder = "ana"\n'
+        'decisions = ["approve", "reject"]\nflows = ["cards"]\n'
+    )
+    policy = load_policy(file, Policy())
+    assert policy.webhooks == (Webhook(name="desk", url="https://desk.example/in", key_id="w1"),)
+    (key,) = policy.decision_keys
+    assert (key.flows, key.decisions) == (("cards",), (DecisionType.APPROVE, DecisionType.REJECT))
+    again = elsewhere / "again.json"
+    again.write_text(json.dumps(describe(policy)))
+    assert load_policy(again, Policy()) == policy
+    file.write_text('[[webhooks]]\nname = "desk"\nuri = "https://desk.example/in"\n')
+    with pytest.raises(PolicyFileError, match=r"webhooks\.uri is no setting"):
         load_policy(file, Policy())
 
 

@@ -6,12 +6,13 @@ import msgspec
 import pytest
 from tests.unit.core.log import Log, chain, escalations, pack, plan_of, row, step, view
 from tests.unit.people.asking import asked, decide, failed
+from tests.unit.saga.orders import intend
 
 from dalsegno.schemas.control import StallSuspected, Verdict
 from dalsegno.schemas.events import EffectConfirmed, EffectIntended, InformationSupplied
 from dalsegno.schemas.outputs import Escalation
 from dalsegno.schemas.package import EffectFate, FieldChange, Silence
-from dalsegno.schemas.plan import RetryPolicy
+from dalsegno.schemas.plan import RetryPolicy, StepRole
 from dalsegno.streams.core.effects import effect_key, recovery_key
 from dalsegno.streams.core.people.lint import lint
 from dalsegno.streams.core.saga.turning import NOTHING_TO_UNDO
@@ -154,11 +155,50 @@ def test_a_second_package_shows_what_has_moved_and_what_was_decided_before() -> 
     decide(log, package, "edit", [["set", ["price"], 9]])
     log.began("pay", epoch=2)
     again = asked(failed(log, "pay", epoch=2))
-    assert [line.field for line in again.fields if line.moved] == ["price"]
+    moved = [(line.field, line.before, line.value) for line in again.fields if line.moved]
+    assert moved == [("price", "12", "9")]
     (earlier,) = again.earlier
     assert (earlier.escalation_id, earlier.decision, earlier.decided_by) == ("r#1", "edit", "ana")
     assert again.escalation_id == "r#2"
     assert again.cause == package.cause
+
+
+def test_reminders_say_what_the_package_said() -> None:
+    log, package = failed_payment()
+    log.policy(reminder_first_ms=1_000)
+    decide(log, package, "edit", [["set", ["price"], 9], ["set", ["card"], "5500-0000"]])
+    log.began("pay", epoch=2)
+    again = asked(failed(log, "pay", epoch=2))
+    (reminder,) = escalations(log.tick(2))
+    assert reminder.fields == again.fields
+    assert {line.field: line.before for line in reminder.fields if line.moved} == {
+        "price": "12",
+        "card": "(secret)",
+    }
+    assert "4111" not in str(reminder)
+    assert "5500" not in str(reminder)
+
+
+def test_a_package_knows_of_the_act_that_made_it() -> None:
+    log = Log()
+    plan = plan_of(
+        step("a", compensate="ua"),
+        step("b"),
+        step("c", needs=("a",)),
+        step("ua", role=StepRole.COMPENSATION),
+    )
+    log.start(plan)
+    for name in ("a", "b"):
+        log.began(name)
+    log.done("a", ops=[])
+    log.began("c")
+    decide(log, asked(failed(log, "c")), "compensate")
+    before = len(log.outputs)
+    intend(log, "b", "late", undo="nosuch")
+    (package,) = escalations(log.outputs[before:])
+    assert (package.step, package.reason) == ("b", "no_way_back")
+    assert [line.effect for line in package.effect_lines] == ["late"]
+    assert [entry.effect for entry in package.effects] == ["late"]
 
 
 def test_a_verdict_stands_with_its_evidence() -> None:
