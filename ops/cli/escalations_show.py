@@ -20,7 +20,7 @@ def show(
 
     from dalsegno.ops.kafka.reader import Reader
     from dalsegno.ops.people.packages import Filter, find_open, read_open
-    from dalsegno.ops.people.screen import screen
+    from dalsegno.streams.core.people.screen import screen
 
     settings = read_settings()
     wanted = Filter(run=name.rpartition("#")[0], notices=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dalsegno.streams.agents.events import register
 from dalsegno.streams.agents.faults import FaultsService
 from dalsegno.streams.agents.liveness import LivenessService
+from dalsegno.streams.agents.webhooks.service import webhooks
 from dalsegno.streams.core.partition import Partition
 from dalsegno.streams.engine.app import run_engine
 from dalsegno.streams.engine.settings import EngineSettings
@@ -20,4 +21,5 @@ def serve(settings: EngineSettings) -> int:
         folds=Partition,
         monitors=LivenessService(settings),
         actors=FaultsService(),
+        services=(webhooks,),
     )

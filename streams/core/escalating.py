@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from dalsegno.schemas.events import FailureType
@@ -11,18 +13,25 @@ from dalsegno.streams.core.people.asking import CHANNEL, UNNAMED, Failure, publi
 from dalsegno.streams.core.people.options import ASIDE, DECISION, GATE, INFORMATION, NOTICE
 from dalsegno.streams.core.people.package import askable
 from dalsegno.streams.core.rows import NO_PAST, StepRow
+from dalsegno.streams.core.run_table import FINAL_RUNS
 from dalsegno.streams.core.step_table import ESCALATED, MISSING_INFO
 
 __all__ = [
     "CHANNEL",
+    "UNSAFE",
     "Failure",
     "ask",
     "ask_for_fields",
     "close_gate",
+    "gate_step",
     "notice",
     "open_gate",
     "put_aside",
+    "recheck_gate",
 ]
+
+# A gate's name begins so when a step closed it that failed as unsafe; the step's name follows.
+UNSAFE: Final = "unsafe:"
 
 
 def ask(
@@ -88,6 +97,27 @@ def close_gate(draft: Draft, gate: str, detail: str, *, told: bool = False) -> N
         head.gate_due_ms = publish(draft, None, GATE, gate, detail)
 
 
+def gate_step(draft: Draft) -> int | None:
+    """The step that closed the gate because it was unsafe; None for any other gate, or none."""
+    gate = draft.head.gate
+    return draft.plan.index.get(gate.removeprefix(UNSAFE)) if gate.startswith(UNSAFE) else None
+
+
+def recheck_gate(draft: Draft) -> None:
+    """Asks about the gate itself once its unsafe step went on by its service alone.
+
+    Nobody has decided on that step, and its own question cannot be answered any more.
+    """
+    head, place = draft.head, gate_step(draft)
+    ends = head.left == 0 and not head.plan_open
+    asked = head.people is not None and head.people.gate is not None
+    if place is None or ends or asked or head.state in FINAL_RUNS:
+        return
+    if draft.peek(place).state is not ESCALATED:
+        detail = f"step {draft.steps[place].name} was unsafe and went on without a decision"
+        head.gate_due_ms = publish(draft, None, GATE, head.gate, detail)
+
+
 def open_gate(draft: Draft, but: int | None = None) -> None:
     """The gate's question is answered; what also asked for one meanwhile closes it again.
 
@@ -101,9 +131,10 @@ def open_gate(draft: Draft, but: int | None = None) -> None:
         row = draft.peek(place)
         unsafe = row.past is not None and row.past.reason == FailureType.UNSAFE
         if place != but and row.state is ESCALATED and unsafe:
-            close_gate(draft, f"unsafe:{step.name}", row.past.detail if row.past else "", told=True)
+            detail = row.past.detail if row.past else ""
+            close_gate(draft, f"{UNSAFE}{step.name}", detail, told=True)
             return
-    if answered.startswith("unsafe:"):
+    if answered.startswith(UNSAFE):
         gated = [flag for flag in head.flags if flag in draft.plan.plan.gates]
         if gated:
             flag = gated[0]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from dalsegno.schemas.events import (
     PlanExtended,
     RiskFlagged,
@@ -14,6 +16,7 @@ from dalsegno.schemas.plan import StepRole
 from dalsegno.streams.core.draft import Draft
 from dalsegno.streams.core.flags import raise_flags
 from dalsegno.streams.core.moment import ACCEPTED, Ruling, refused
+from dalsegno.streams.core.names import ID_CHARS_MAX
 from dalsegno.streams.core.plan import PlanRefused
 from dalsegno.streams.core.recovery.giving_up import hand_over
 from dalsegno.streams.core.rows import StepRow
@@ -21,6 +24,9 @@ from dalsegno.streams.core.run_table import RUN_TABLE, RunInput
 from dalsegno.streams.core.runstate import IDLE
 from dalsegno.streams.core.saga.beginning import end_or_go_back, give_up
 from dalsegno.streams.core.step_table import COMPLETED, READY
+
+# Who a run's pause belongs to when its event names no source.
+_SOMEBODY: Final = "unnamed"
 
 
 def _ruled(draft: Draft, what: RunInput) -> Ruling | None:
@@ -32,18 +38,19 @@ def _ruled(draft: Draft, what: RunInput) -> Ruling | None:
 
 def run_paused(draft: Draft, event: RunPaused) -> Ruling:
     """Nothing further is dispatched; what runs goes on."""
-    return _set_paused(draft, RunInput.PAUSED, event.reason, paused=True)
+    by = event.source[:ID_CHARS_MAX] or _SOMEBODY
+    return _set_paused(draft, RunInput.PAUSED, event.reason, by=by)
 
 
 def run_resumed(draft: Draft, event: RunResumed) -> Ruling:
     """What became ready meanwhile goes."""
-    return _set_paused(draft, RunInput.RESUMED, event.reason, paused=False)
+    return _set_paused(draft, RunInput.RESUMED, event.reason, by="")
 
 
-def _set_paused(draft: Draft, what: RunInput, reason: str, *, paused: bool) -> Ruling:
+def _set_paused(draft: Draft, what: RunInput, reason: str, *, by: str) -> Ruling:
     ruling = _ruled(draft, what)
     if ruling is None:
-        draft.head.paused = paused
+        draft.head.paused, draft.head.paused_by = bool(by), by
         draft.reason = reason
     return ruling or ACCEPTED
 

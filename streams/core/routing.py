@@ -10,7 +10,7 @@ from dalsegno.schemas.events import FailureType, StepFailed
 from dalsegno.schemas.plan import RecoverPolicy, StepRole
 from dalsegno.streams.core.attempts import close, dismiss, judge, observe
 from dalsegno.streams.core.draft import Draft
-from dalsegno.streams.core.escalating import Failure, ask, close_gate, notice
+from dalsegno.streams.core.escalating import UNSAFE, Failure, ask, close_gate, notice
 from dalsegno.streams.core.faultpoint.attempts import blame
 from dalsegno.streams.core.flags import raise_flags
 from dalsegno.streams.core.moment import APPLIED, Ruling
@@ -84,7 +84,7 @@ def route(
     elif kind == FailureType.UNSAFE or not _turns_round(draft, place, str(kind), failure):
         ask(draft, place, row, reason=kind, detail=failure.message, failure=failure)
         if kind == FailureType.UNSAFE:
-            close_gate(draft, f"unsafe:{draft.step(place).name}", failure.message, told=True)
+            close_gate(draft, f"{UNSAFE}{draft.step(place).name}", failure.message, told=True)
 
 
 def exhausted(draft: Draft, place: int, row: StepRow) -> str:

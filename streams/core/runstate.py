@@ -67,7 +67,7 @@ class RunHead(msgspec.Struct, array_like=True, kw_only=True, gc=False):
     `recovering`: further attempts and compensations in flight. `recoveries`: how often the run was
     brought back, and of these `window_count` since `window_ms`. `reruns`: of completed steps, for
     missing facts.
-    `handed_over`: a person was asked when the time to live was over.
+    `handed_over`: a person was asked when the time to live was over. `paused_by`: who holds it.
     """
 
     flow: str
@@ -110,6 +110,7 @@ class RunHead(msgspec.Struct, array_like=True, kw_only=True, gc=False):
     window_count: int = 0
     reruns: int = 0
     handed_over: bool = False
+    paused_by: str = ""
 
 
 _GROUNDED: Final = FINAL_RUNS | {RunState.QUARANTINED}

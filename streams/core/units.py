@@ -19,7 +19,7 @@ from dalsegno.streams.core.deadlines import (
 from dalsegno.streams.core.dispatch import dispatch_ready, give_held, settle
 from dalsegno.streams.core.draft import Draft, IllegalMove
 from dalsegno.streams.core.ending import end_run, stop_attempts
-from dalsegno.streams.core.escalating import put_aside
+from dalsegno.streams.core.escalating import put_aside, recheck_gate
 from dalsegno.streams.core.fired import Fired
 from dalsegno.streams.core.flags import raise_flags
 from dalsegno.streams.core.handlers import KINDS, actor_of, request_id, step_and_epoch
@@ -79,6 +79,8 @@ class Units:
                 if applied or draft.ready:
                     if draft.head.people is not None:
                         recheck_approvals(draft)
+                    if draft.head.gate:
+                        recheck_gate(draft)
                     dispatch_ready(draft)
                     settle(draft)
                 if ruling.answer or ruling.failed or not applied:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from enum import IntEnum
 from typing import Any, Final
 
@@ -31,7 +31,7 @@ from dalsegno.streams.engine.errors import (
 )
 from dalsegno.streams.engine.faust_app import make_app
 from dalsegno.streams.engine.fold import FoldFactory
-from dalsegno.streams.engine.janitor import Janitor
+from dalsegno.streams.engine.janitor import EngineService, Janitor
 from dalsegno.streams.engine.metrics import EngineMetrics
 from dalsegno.streams.engine.monitor import MonitorFactory
 from dalsegno.streams.engine.outputs import LINGER_MS
@@ -77,11 +77,14 @@ def run_engine(
     folds: FoldFactory,
     monitors: MonitorFactory | None = None,
     actors: ActorFactory | None = None,
+    services: Sequence[EngineService] = (),
 ) -> int:
     """Run an engine in this process until a signal or an error. Returns an `ExitCode`."""
     asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
     with asyncio.Runner() as runner:
-        engine = Engine(settings, agents, folds, monitors, actors)
+        engine = Engine(
+            settings, agents, folds, monitors=monitors, actors=actors, services=services
+        )
         return int(runner.run(engine.run()))
 
 
@@ -93,14 +96,17 @@ class Engine:
         settings: EngineSettings,
         agents: AgentSetup,
         folds: FoldFactory,
+        *,
         monitors: MonitorFactory | None,
         actors: ActorFactory | None = None,
+        services: Sequence[EngineService] = (),
     ) -> None:
         self._settings = settings
         self._agents = agents
         self._folds = folds
         self._monitors = monitors
         self._actors = actors
+        self._services = services
         self._metrics = EngineMetrics()
 
     async def run(self) -> ExitCode:
@@ -181,7 +187,7 @@ class Engine:
         install(app, ownership)
         self._agents(app, settings)
         web.serve(ownership, owners)
-        janitor = Janitor(ownership, app)
+        janitor = Janitor(ownership, app, self._services)
         started = False
         try:
             try:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 import faust
@@ -26,14 +26,21 @@ from dalsegno.streams.engine.topics_admin import TopicAdmin
 log = structlog.get_logger(__name__)
 
 TICK_CHECK_S: Final = 0.1
+_SERVICE_REST_S: Final = 1.0
+
+EngineService = Callable[[Ownership], Awaitable[None]]
+"""Work beside the partitions that are owned, for as long as the engine runs."""
 
 
 class Janitor:
     """Owns the recurring work of one engine; it ends with it."""
 
-    def __init__(self, ownership: Ownership, app: faust.App) -> None:
+    def __init__(
+        self, ownership: Ownership, app: faust.App, services: Sequence[EngineService] = ()
+    ) -> None:
         self._ownership = ownership
         self._app = app
+        self._services = services
         self._settings = ownership.context.settings
         self._admin = TopicAdmin(self._settings)
         self._tasks: list[asyncio.Task[None]] = []
@@ -50,6 +57,18 @@ class Janitor:
         )
         self._tasks = [asyncio.create_task(self._repeat(*entry)) for entry in every]
         self._tasks.append(asyncio.create_task(Reconciler(self._ownership).run()))
+        self._tasks += [asyncio.create_task(self._serve(each)) for each in self._services]
+
+    async def _serve(self, service: EngineService) -> None:
+        """One that fails begins anew: it costs nobody else anything."""
+        while True:
+            try:
+                await service(self._ownership)
+            except Exception:
+                # The boundary of a service.
+                log.exception("service failed, begins anew")
+                self._ownership.context.metrics.count(catalogue.SERVICE_FAILURES)
+            await asyncio.sleep(_SERVICE_REST_S)
 
     async def _repeat(self, interval_s: float, work: Callable[[], Awaitable[None]]) -> None:
         while True:

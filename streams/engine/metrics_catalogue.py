@@ -47,6 +47,8 @@ LABELS: Final = {
     "channel": "of outputs: transitions, escalations, control, faults, dead-letters, queue.NAME",
     "fault_point": "name of one that is not healthy; at most 200 for each partition",
     "phase": "of a fault point: open, half_open, ramping",
+    "webhook": "name of a target that the policy lists: at most 16",
+    "result": "of an attempt: delivered, trouble, refused, gone, error",
     "held_by": "what holds a step: freeze, fault point, turn",
     "flow": f"name of a flow; at most {FLOWS_MAX}, then `other`",
 }
@@ -303,6 +305,42 @@ RECONCILER_FAILURES: Final = Metric(
     "dalsegno_reconciler_failures_total",
     Kind.COUNTER,
     "Walks over a partition's runs that ended with an error.",
+)
+SERVICE_FAILURES: Final = Metric(
+    "dalsegno_service_failures_total",
+    Kind.COUNTER,
+    "Services beside the partitions that ended with an error and began anew.",
+)
+WEBHOOK_POSTS: Final = Metric(
+    "dalsegno_webhook_posts_total",
+    Kind.COUNTER,
+    "Attempts to post a package for people.",
+    ("webhook", "result"),
+)
+WEBHOOK_DROPPED: Final = Metric(
+    "dalsegno_webhook_dropped_total",
+    Kind.COUNTER,
+    "Packages that were not delivered: overtaken (answered, asked again or over meanwhile) or"
+    " given_up.",
+    ("webhook", "reason"),
+)
+WEBHOOK_WAITING: Final = Metric(
+    "dalsegno_webhook_undelivered",
+    Kind.GAUGE,
+    "Packages that wait to be delivered by this engine, of each partition the first 256.",
+    ("webhook",),
+)
+WEBHOOK_OLDEST: Final = Metric(
+    "dalsegno_webhook_oldest_seconds",
+    Kind.GAUGE,
+    "Age of the oldest package that waits to be delivered; 0 when none does.",
+    ("webhook",),
+)
+WEBHOOK_GONE: Final = Metric(
+    "dalsegno_webhook_gone",
+    Kind.GAUGE,
+    "1 for a target that has said that it is gone: nothing is posted to it any more.",
+    ("webhook",),
 )
 LOOP_LAG: Final = Metric(
     "dalsegno_event_loop_lag_seconds",

@@ -14,6 +14,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from dalsegno.schemas.mac import Keyring
 from dalsegno.schemas.topics import Topics
+from dalsegno.schemas.webhook import secret_of
 
 
 class KafkaSecurity(BaseSettings):
@@ -35,7 +36,9 @@ class KafkaSecurity(BaseSettings):
 class EngineSettings(BaseSettings):
     """One engine process. Durations carry their unit in the name."""
 
-    model_config = SettingsConfigDict(env_prefix="DALSEGNO_", frozen=True, extra="ignore")
+    model_config = SettingsConfigDict(
+        env_prefix="DALSEGNO_", frozen=True, extra="ignore", hide_input_in_errors=True
+    )
 
     bootstrap_servers: str = "127.0.0.1:9092"
     prefix: str = Field("dalsegno", pattern=r"^[A-Za-z0-9._-]{1,100}$")
@@ -44,6 +47,9 @@ class EngineSettings(BaseSettings):
     leave: bool = Field(default=False, description="give a static member's place up when stopping")
     mac_keys: Annotated[dict[str, bytes], NoDecode] = Field(
         default_factory=dict, repr=False, description="`id:hex,id:hex`; the first one signs"
+    )
+    webhook_secrets: Annotated[dict[str, bytes], NoDecode] = Field(
+        default_factory=dict, repr=False, description="`id:whsec_base64,…` that sign webhooks"
     )
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
@@ -85,6 +91,16 @@ class EngineSettings(BaseSettings):
         if not all(colon for _, colon, _ in pairs):
             raise ValueError("write DALSEGNO_MAC_KEYS as `id:hex,id:hex`")
         return {name.strip(): bytes.fromhex(key.strip()) for name, _, key in pairs}
+
+    @field_validator("webhook_secrets", mode="before")
+    @classmethod
+    def _parse_secrets(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        pairs = [item.strip().partition(":") for item in value.split(",") if item.strip()]
+        if not all(colon for _, colon, _ in pairs):
+            raise ValueError("write DALSEGNO_WEBHOOK_SECRETS as `id:whsec_base64,id:whsec_base64`")
+        return {name: secret_of(text) for name, _, text in pairs}
 
     @field_validator("health_functions", mode="before")
     @classmethod

@@ -11,7 +11,7 @@ from dalsegno.schemas.control import DecisionMade, DecisionType
 from dalsegno.schemas.outputs import RunState
 from dalsegno.streams.core.context import ContextError
 from dalsegno.streams.core.draft import Draft
-from dalsegno.streams.core.escalating import open_gate
+from dalsegno.streams.core.escalating import gate_step, open_gate
 from dalsegno.streams.core.forms import misfit
 from dalsegno.streams.core.information import recheck_missing
 from dalsegno.streams.core.lifecycle import cancel_run, fail_run
@@ -69,11 +69,14 @@ def _again(draft: Draft, place: int) -> None:
 
 
 def _closed(draft: Draft, place: int, row: StepRow) -> None:
-    """The question is answered; with an unsafe step the gate that it closed opens."""
+    """The question is answered; with an unsafe step the gate that it closed opens.
+
+    Unless the gate has a question of its own by now.
+    """
     row.handled = (row.handled or NOT_HANDLED).closed()
     awaits_no_more(draft, place)
-    head = draft.head
-    if head.gate == f"unsafe:{draft.steps[place].name}":
+    people = draft.head.people
+    if gate_step(draft) == place and (people is None or people.gate is None):
         open_gate(draft, place)
 
 

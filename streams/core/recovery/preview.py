@@ -6,7 +6,9 @@ from typing import Final
 
 import msgspec
 
+from dalsegno.schemas.outputs import Escalation
 from dalsegno.streams.core.moment import Moment
+from dalsegno.streams.core.people.current import still_asked
 from dalsegno.streams.core.recovery.forecast import forecast
 from dalsegno.streams.core.recovery.freezing import Freeze
 from dalsegno.streams.core.recovery.holding import FROZEN, PACED, POINT
@@ -117,6 +119,10 @@ class Previews:
     def unowned(self, run_id: str) -> list[Unowned]:
         """What of a run waits without owner, deadline or next action (P6): nothing should."""
         return self._runs.unowned(run_id, self._now.policy.step_concurrency_max)
+
+    def still_asked(self, package: Escalation) -> bool:
+        """Whether a package still asks what its run asks. Only of events that were applied."""
+        return still_asked(self._runs.get(package.run_id), package, self._now.log_ms)
 
     def look(self, *, flow: str = "", fault_point: str = "", limit: int, width: int) -> Preview:
         """What waits in a scope. `width`: attempts side by side."""

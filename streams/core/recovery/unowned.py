@@ -29,8 +29,9 @@ from dalsegno.streams.core.step_table import (
     RUNNING,
 )
 
-# Whoever froze it owns it; while clocks stand still it has no deadline, by the policy. The line of
-# the pace of recovery is served by itself. That a held step stands in its line is seen by the step.
+# Whoever froze it owns it; while clocks stand still it has no deadline, by the policy. So does who
+# paused it: a run that is being taken back has no time to live, and waits for them. The line of the
+# pace of recovery is served by itself. That a held step stands in its line is seen by the step.
 _OWNED: Final = frozenset({"freeze", "turn"})
 _DUE: Final = frozenset({DISPATCHED, BACKING_OFF, ESCALATED, AWAITING_APPROVAL, MISSING_INFO})
 
@@ -75,7 +76,8 @@ def unowned_in(run: Run, holds: Holds, log: Clocks, live: Clocks, width: int) ->
 def _of_run(run: Run, log: Clocks, live: Clocks) -> list[str]:
     head = run.head
     found = []
-    if run.log_due == NEVER and run.live_due == NEVER and head.waiting_for not in _OWNED:
+    owned = head.waiting_for in _OWNED or bool(head.paused_by)
+    if run.log_due == NEVER and run.live_due == NEVER and not owned:
         found.append("no deadline at all")
     if run.log_due != NEVER and not log.knows(run.id, run.log_due):
         found.append("no timer for its log deadline")

@@ -1,0 +1,224 @@
+"""Brings the packages of the partitions that are ours to one target."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+from aiohttp import ClientSession
+from confluent_kafka import KafkaException, Message
+
+from dalsegno.schemas import codec
+from dalsegno.schemas.control import Webhook
+from dalsegno.schemas.errors import DecodeError
+from dalsegno.schemas.outputs import Escalation
+from dalsegno.streams.agents.webhooks.feed import Feed
+from dalsegno.streams.agents.webhooks.ledger import Ledger
+from dalsegno.streams.agents.webhooks.message import headers_of, message_of
+from dalsegno.streams.agents.webhooks.posting import Attempt, Posted, post
+from dalsegno.streams.agents.webhooks.target import Target, Waiting
+from dalsegno.streams.core.partition import Partition
+from dalsegno.streams.engine import metrics_catalogue as catalogue
+from dalsegno.streams.engine.metrics import EngineMetrics
+from dalsegno.streams.engine.restore import sequence_of
+from dalsegno.streams.engine.settings import EngineSettings
+
+log = structlog.get_logger(__name__)
+
+WAITING_MAX: Final = 256
+"""Packages of one partition that wait for one target before no more of it are read."""
+WAITING_BYTES_MAX: Final = 8 * 1024 * 1024
+_LOOK_S: Final = 0.5
+_AFTER_FAILURE_S: Final = 1.0
+_SAVE_S: Final = 3_600.0
+"""Brokers forget the offsets of a group that commits nothing for a week."""
+
+OVERTAKEN: Final = "overtaken"
+GIVEN_UP: Final = "given_up"
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What the couriers of an engine share. `jitter` gives a number from 0 to 1."""
+
+    settings: EngineSettings
+    metrics: EngineMetrics
+    session: ClientSession
+    jitter: Callable[[], float]
+
+
+class Courier:
+    """One target of one engine. `own` says which partitions; two loops read and post."""
+
+    def __init__(self, hook: Webhook, means: Means) -> None:
+        self.target = Target(hook, means.jitter)
+        self._hook = hook
+        self._means = means
+        self._folds: Mapping[int, Partition] = {}
+        self._ledgers: dict[int, Ledger] = {}
+        self._unsaved: set[int] = set()
+        self._saved_s = time.monotonic()
+        self._news = asyncio.Event()
+        self._feed = Feed(means.settings, hook.name)
+        self._tasks = [
+            asyncio.create_task(self._for_ever(self._read)),
+            asyncio.create_task(self._for_ever(self._deliver)),
+        ]
+
+    def own(self, folds: Mapping[int, Partition]) -> None:
+        """The partitions that are ours and name this target."""
+        self._folds = folds
+
+    async def close(self) -> None:
+        """Post nothing more."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._feed.close()
+
+    async def _for_ever(self, work: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            try:
+                await work()
+            except KafkaException as error:
+                log.warning("webhook: Kafka does not answer", webhook=self._hook.name,
+                            error=repr(error))  # fmt: skip
+                await asyncio.sleep(_AFTER_FAILURE_S)
+            except Exception:
+                # The boundary of a target: whatever it is, it is counted, seen, and tried again.
+                log.exception("webhook failed", webhook=self._hook.name)
+                self._count("error")
+                await asyncio.sleep(_AFTER_FAILURE_S)
+
+    async def _read(self) -> None:
+        """Take partitions over and give them back, then hand over what is new."""
+        for number in set(self._ledgers) - set(self._folds):
+            self._forget(number)
+            await self._feed.close_partition(number)
+        for number in sorted(set(self._folds) - set(self._ledgers)):
+            self._ledgers[number] = await self._feed.open(number)
+        if not self._ledgers:
+            await asyncio.sleep(_LOOK_S)
+            return
+        for message in await self._feed.read(self._full()):
+            self._take(message)
+        self._news.set()
+
+    def _forget(self, number: int) -> None:
+        del self._ledgers[number]
+        self._unsaved.discard(number)
+        for waiting in self.target:
+            if waiting.place[0] == number:
+                self.target.drop(waiting.place)
+
+    def _full(self) -> set[int]:
+        if self.target.bytes_waiting >= WAITING_BYTES_MAX:
+            return set(self._ledgers)
+        counts = dict.fromkeys(self._ledgers, 0)
+        for waiting in self.target:
+            counts[waiting.place[0]] += 1
+        return {n for n, each in self._ledgers.items() if each.full or counts[n] >= WAITING_MAX}
+
+    def _take(self, record: Message) -> None:
+        number, offset = record.partition() or 0, record.offset() or 0
+        ledger = self._ledgers.get(number)
+        if ledger is None or offset < ledger.next_offset:
+            return
+        sequence = sequence_of(record.headers())
+        if not ledger.read(offset, 0 if sequence is None else sequence.count):
+            return
+        package = _package(record.value())
+        if package is None or (self._hook.flows and package.flow not in self._hook.flows):
+            self._settle((number, offset))
+            return
+        self.target.add(Waiting((number, offset), package, message_of(package)))
+
+    def _settle(self, place: tuple[int, int]) -> None:
+        self.target.drop(place)
+        ledger = self._ledgers.get(place[0])
+        if ledger is not None:
+            ledger.settle(place[1])
+            self._unsaved.add(place[0])
+
+    async def _deliver(self) -> None:
+        """Post what is due, or wait for news."""
+        self._news.clear()
+        for waiting in self.target:
+            self._drop_if_overtaken(waiting)
+        now_s = time.monotonic()
+        if now_s - self._saved_s > _SAVE_S:
+            self._unsaved.update(self._ledgers)
+        due = self.target.next(now_s)
+        if due is not None and self._known(due):
+            await self._post(due)
+            return
+        await self._save()
+        try:
+            await asyncio.wait_for(self._news.wait(), _LOOK_S)
+        except TimeoutError:
+            return
+
+    def _known(self, waiting: Waiting) -> bool:
+        """Whether the fold has come so far that it knows of the question."""
+        fold = self._folds.get(waiting.place[0])
+        return fold is not None and fold.position > waiting.package.offset
+
+    def _drop_if_overtaken(self, waiting: Waiting) -> None:
+        fold = self._folds.get(waiting.place[0])
+        if fold is None or not self._known(waiting):
+            return
+        if not fold.previews.still_asked(waiting.package):
+            self._settle(waiting.place)
+            self._dropped(OVERTAKEN)
+
+    async def _post(self, waiting: Waiting) -> None:
+        attempt = await self._attempt(waiting)
+        self._count(attempt.posted)
+        if attempt.posted is not Posted.DELIVERED:
+            log.warning("webhook not delivered", webhook=self._hook.name, detail=attempt.detail,
+                        package=waiting.package.escalation_id)  # fmt: skip
+        gave_up = self.target.heard(waiting, attempt, time.monotonic())
+        if gave_up:
+            log.error("webhook given up", webhook=self._hook.name, detail=attempt.detail,
+                      package=waiting.package.escalation_id)  # fmt: skip
+            self._dropped(GIVEN_UP)
+        if gave_up or attempt.posted is Posted.DELIVERED:
+            self._settle(waiting.place)
+            await self._save()
+
+    async def _attempt(self, waiting: Waiting) -> Attempt:
+        secret = self._means.settings.webhook_secrets.get(self._hook.key_id)
+        if secret is None:
+            detail = f"DALSEGNO_WEBHOOK_SECRETS has no key {self._hook.key_id!r}"
+            return Attempt(Posted.TROUBLE, detail)
+        message = waiting.message
+        headers = headers_of(self._hook, secret, message, int(time.time()))
+        timeout_s = self._hook.timeout_ms / 1_000
+        return await post(self._means.session, self._hook.url, message.body, headers, timeout_s)
+
+    async def _save(self) -> None:
+        saving = {n: self._ledgers[n] for n in self._unsaved if n in self._ledgers}
+        if not saving:
+            return
+        await self._feed.save(saving)
+        self._unsaved -= set(saving)
+        self._saved_s = time.monotonic()
+
+    def _count(self, result: str) -> None:
+        self._means.metrics.count(catalogue.WEBHOOK_POSTS, webhook=self._hook.name, result=result)
+
+    def _dropped(self, reason: str) -> None:
+        name = self._hook.name
+        self._means.metrics.count(catalogue.WEBHOOK_DROPPED, webhook=name, reason=reason)
+
+
+def _package(value: bytes | None) -> Escalation | None:
+    try:
+        package = codec.decode(value or b"")
+    except DecodeError:
+        return None  # its value was left out, or newer code wrote it
+    return package if isinstance(package, Escalation) else None

@@ -1,0 +1,132 @@
+"""Reads the escalations for one target, and keeps in its group what is settled of them.
+
+One consumer without membership: which partitions it reads is told by who owns them. It runs on a
+thread of its own, so that nothing of Kafka holds up the engine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, TypeVar
+
+import structlog
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from dalsegno.streams.agents.webhooks.ledger import Ledger, LedgerError
+from dalsegno.streams.engine.security import librdkafka_options
+from dalsegno.streams.engine.settings import EngineSettings
+
+log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+
+_ASK_S: Final = 5.0
+_WAIT_S: Final = 0.2
+_CHUNK: Final = 100
+
+
+def group_of(settings: EngineSettings, name: str) -> str:
+    """The consumer group whose offsets say what is settled towards a target."""
+    return f"{settings.prefix}.webhook.{name}"
+
+
+class Feed:
+    """What one target reads. Raises `KafkaException` for what passes; then it is asked again."""
+
+    def __init__(self, settings: EngineSettings, name: str) -> None:
+        self._topic = settings.topics.escalations
+        self._consumer = Consumer(
+            {
+                **librdkafka_options(settings),
+                "group.id": group_of(settings, name),
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "auto.offset.reset": "error",
+                "isolation.level": "read_committed",
+                "fetch.wait.max.ms": 500,
+                "queued.min.messages": 200,
+                "queued.max.messages.kbytes": 4_096,
+            }
+        )
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"webhook-{name}")
+        self._paused: set[int] = set()
+
+    async def _do(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    async def open(self, number: int) -> Ledger:
+        """Read a partition on from where its target's group is; the first time from the start."""
+        return await self._do(lambda: self._open(number))
+
+    def _open(self, number: int) -> Ledger:
+        place = TopicPartition(self._topic, number)
+        low, _ = self._consumer.get_watermark_offsets(place, timeout=_ASK_S)
+        (found,) = self._consumer.committed([place], timeout=_ASK_S)
+        if found.error is not None:
+            raise KafkaException(found.error)
+        try:
+            ledger = Ledger.load(found.offset, found.metadata or "")
+        except LedgerError as error:
+            # Other code wrote it. What was settled behind it may be posted again, by its same id.
+            log.warning("webhook offset not understood", partition=number, error=str(error))
+            ledger = Ledger(found.offset)
+        if found.offset < low:
+            ledger = Ledger(low, ledger.high)
+        self._consumer.incremental_assign([TopicPartition(self._topic, number, ledger.base)])
+        self._paused.discard(number)
+        return ledger
+
+    async def close_partition(self, number: int) -> None:
+        """Read it no further."""
+        await self._do(lambda: self._unassign(number))
+
+    def _unassign(self, number: int) -> None:
+        self._consumer.incremental_unassign([TopicPartition(self._topic, number)])
+
+    async def read(self, full: Iterable[int]) -> list[Message]:
+        """What comes within a moment, of all but the partitions of which too much waits."""
+        paused = set(full)
+        return await self._do(lambda: self._read(paused))
+
+    def _read(self, full: set[int]) -> list[Message]:
+        for change, numbers in (
+            (self._consumer.pause, full - self._paused),
+            (self._consumer.resume, self._paused - full),
+        ):
+            assigned = {each.partition for each in self._consumer.assignment()}
+            places = [TopicPartition(self._topic, n) for n in sorted(numbers & assigned)]
+            if places:
+                change(places)
+        self._paused = full
+        first = self._consumer.poll(_WAIT_S)
+        if first is None:
+            return []
+        found = []
+        for message in (first, *self._consumer.consume(_CHUNK, 0.0)):
+            error = message.error()
+            if error is None:
+                found.append(message)
+            elif error.fatal() or error.code() == KafkaError._AUTO_OFFSET_RESET:
+                raise KafkaException(error)
+        return found
+
+    async def save(self, ledgers: dict[int, Ledger]) -> None:
+        """Commit what is settled."""
+        places = []
+        for number, ledger in ledgers.items():
+            offset, metadata = ledger.save()
+            places.append(TopicPartition(self._topic, number, offset, metadata=metadata))
+        # Not on the thread that waits for records: an outcome is on record at once.
+        await asyncio.to_thread(self._commit, places)
+
+    def _commit(self, places: list[TopicPartition]) -> None:
+        for each in self._consumer.commit(offsets=places, asynchronous=False) or ():
+            if each.error is not None:
+                raise KafkaException(each.error)
+
+    async def close(self) -> None:
+        """Disconnect."""
+        await self._do(self._consumer.close)
+        self._thread.shutdown(wait=False)
