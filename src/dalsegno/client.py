@@ -1,9 +1,11 @@
 """The public SDK: everything a Python service needs to start, report and run steps."""
 
+from dalsegno.schemas.control import DecisionType
 from dalsegno.schemas.errors import ValueRefusedError
 from dalsegno.schemas.events import FailureType
 from dalsegno.schemas.outputs import RunState, StepState
 from dalsegno.schemas.plan import (
+    FieldType,
     MergeRule,
     OnFailure,
     Plan,
@@ -54,7 +56,13 @@ from dalsegno.streams.client.refused import BrokerRefused
 from dalsegno.streams.client.report import EffectReport, Report
 from dalsegno.streams.client.step import Step, StepOptions
 from dalsegno.streams.client.undo import DoneEffect, Undo
-from dalsegno.streams.client.views import RunView, StepView
+from dalsegno.streams.client.views import (
+    DecisionView,
+    QuestionView,
+    RunView,
+    SagaView,
+    StepView,
+)
 from dalsegno.streams.client.worker import Worker
 
 __all__ = [
@@ -66,6 +74,8 @@ __all__ = [
     "ClientError",
     "ClosedError",
     "Context",
+    "DecisionType",
+    "DecisionView",
     "DeliveryFailed",
     "DependencyDown",
     "DoneEffect",
@@ -74,6 +84,7 @@ __all__ = [
     "EffectReport",
     "EngineUnavailable",
     "FailureType",
+    "FieldType",
     "Finding",
     "Flow",
     "FlowError",
@@ -85,6 +96,7 @@ __all__ = [
     "OnFailure",
     "Permanent",
     "Plan",
+    "QuestionView",
     "QueueFull",
     "Receipt",
     "RecoverPolicy",
@@ -96,6 +108,7 @@ __all__ = [
     "RunResult",
     "RunState",
     "RunView",
+    "SagaView",
     "Security",
     "SettingsError",
     "Severity",

@@ -7,18 +7,58 @@ from dataclasses import dataclass
 import msgspec
 
 from dalsegno.schemas import values
+from dalsegno.schemas.control import DecisionType
 from dalsegno.schemas.outputs import RunState, StepState
 from dalsegno.schemas.values import Value
 from dalsegno.streams.client.errors import RunRefused
 from dalsegno.streams.client.outcomes import RunResult
 from dalsegno.streams.core import query
+from dalsegno.streams.core.recovery.holding import POINT
 from dalsegno.streams.core.run_table import FINAL_RUNS
+
+
+@dataclass(frozen=True, slots=True)
+class SagaView:
+    """The run is taken back since `began_ms`. `cause`: a code; `detail`: who or what said so."""
+
+    cause: str
+    detail: str
+    began_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionView:
+    """An open question to a person. An empty `step`: about the run. `asked`: `decision`,
+    `information`, `approval`, or of the run `gate` or `aside`. `reminders`: sent so far.
+    """
+
+    escalation_id: str
+    step: str
+    asked: str
+    reason: str
+    answer_by_ms: int
+    reminders: int
+    package_digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionView:
+    """A decision that was taken on one of the run's packages."""
+
+    escalation_id: str
+    step: str
+    decision: DecisionType
+    decided_by: str
+    reason: str
+    at_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class StepView:
     """One step. `missing` names context fields that it waits for; `reason` and `detail` say how its
-    last attempt ended, if not well.
+    last attempt ended, if not well. `held_by`: what holds it back, although it could go by its
+    plan: `point:<fault point>`, `frozen:<scope>`, `paced`, or empty. `undoes`: the step that it, a
+    compensation, takes back.
     """
 
     step: str
@@ -33,6 +73,13 @@ class StepView:
     missing: tuple[str, ...]
     effects: int
     effects_unknown: int
+    held_by: str
+    undoes: str
+
+    @property
+    def fault_point(self) -> str:
+        """The fault point that it waits for, or an empty text."""
+        return self.held_by.removeprefix(POINT) if self.held_by.startswith(POINT) else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +90,8 @@ class RunView:
     did not yet); `state` is None for the last two. `reason` and `detail` say why it ended or was
     refused. `context` lacks the fields of `secrets_omitted`, and is None (`context_omitted`) where
     an ended run's was too large to be kept. `position`: the events of its partition below this
-    offset are in the view.
+    offset are in the view. `saga` is there once the run is being taken back. `questions` to people
+    are open, `decisions` of people were taken, the newest last. `paused_by`: who holds it.
     """
 
     run_id: str
@@ -68,6 +116,10 @@ class RunView:
     effects_unknown: int
     escalations: int
     position: int
+    paused_by: str
+    saga: SagaView | None
+    questions: tuple[QuestionView, ...]
+    decisions: tuple[DecisionView, ...]
 
     @property
     def context_omitted(self) -> bool:
@@ -163,6 +215,37 @@ def _view(run: query.RunView, position: int) -> RunView:
         effects_unknown=run.effects_unknown,
         escalations=run.escalations,
         position=position,
+        paused_by=run.paused_by,
+        saga=None if run.saga is None else _saga(run.saga),
+        questions=tuple(map(_question, run.questions)),
+        decisions=tuple(map(_decision, run.decisions)),
+    )
+
+
+def _saga(saga: query.SagaView) -> SagaView:
+    return SagaView(cause=saga.cause, detail=saga.detail, began_ms=saga.began_ms)
+
+
+def _question(question: query.QuestionView) -> QuestionView:
+    return QuestionView(
+        escalation_id=question.escalation_id,
+        step=question.step,
+        asked=question.asked,
+        reason=question.reason,
+        answer_by_ms=question.answer_by_ms,
+        reminders=question.reminders,
+        package_digest=question.package_digest,
+    )
+
+
+def _decision(decision: query.DecisionView) -> DecisionView:
+    return DecisionView(
+        escalation_id=decision.escalation_id,
+        step=decision.step,
+        decision=decision.decision,
+        decided_by=decision.decided_by,
+        reason=decision.reason,
+        at_ms=decision.at_ms,
     )
 
 
@@ -180,4 +263,6 @@ def _step(step: query.StepView) -> StepView:
         missing=step.missing,
         effects=step.effects,
         effects_unknown=step.effects_unknown,
+        held_by=step.held_by,
+        undoes=step.undoes,
     )

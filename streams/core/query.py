@@ -4,12 +4,49 @@ from __future__ import annotations
 
 import msgspec
 
+from dalsegno.schemas.control import DecisionType
 from dalsegno.schemas.outputs import EffectStatus, RunState, StepState
+from dalsegno.streams.core.people.state import NOBODY, Ask, Decided, escalation_id
 from dalsegno.streams.core.runstate import NEVER, Run, Stub
+from dalsegno.streams.core.step_table import WITH_PEOPLE
+
+
+class SagaView(msgspec.Struct, frozen=True, kw_only=True):
+    """The run is taken back since `began_ms`. `cause`: a code; `detail`: who or what said so."""
+
+    cause: str
+    detail: str
+    began_ms: int
+
+
+class QuestionView(msgspec.Struct, frozen=True, kw_only=True):
+    """An open question to a person. An empty `step`: about the run. `reminders`: sent so far."""
+
+    escalation_id: str
+    step: str
+    asked: str
+    reason: str
+    answer_by_ms: int
+    reminders: int
+    package_digest: str
+
+
+class DecisionView(msgspec.Struct, frozen=True, kw_only=True):
+    """A decision that was taken on one of the run's packages."""
+
+    escalation_id: str
+    step: str
+    decision: DecisionType
+    decided_by: str
+    reason: str
+    at_ms: int
 
 
 class StepView(msgspec.Struct, frozen=True, kw_only=True):
-    """One step. `due_ms` is on live time if `due_live`; 0 without a deadline."""
+    """One step. `due_ms` is on live time if `due_live`; 0 without a deadline. `held_by`: the line
+    that a held step stands in: `point:<fault point>`, `frozen:<scope>` or `paced`. `undoes`: the
+    step that a compensation takes back.
+    """
 
     step: str
     state: StepState
@@ -26,13 +63,16 @@ class StepView(msgspec.Struct, frozen=True, kw_only=True):
     missing: tuple[str, ...]
     effects: int
     effects_unknown: int
+    held_by: str = ""
+    undoes: str = ""
 
 
 class RunView(msgspec.Struct, frozen=True, kw_only=True):
     """A run, live or ended, or a start that was refused, or events that wait for a start.
 
     `kind`: `run`, `ended`, `refused` or `early`. `state` is None for the last two. `context` is a
-    MessagePack map without secret fields; `secrets_omitted` names those.
+    MessagePack map without secret fields; `secrets_omitted` names those. `paused_by`: who holds a
+    paused run. `questions` are open, `decisions` were taken, the newest last.
     """
 
     run_id: str
@@ -61,6 +101,10 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
     events_waiting: int = 0
     context: bytes = b""
     secrets_omitted: tuple[str, ...] = ()
+    paused_by: str = ""
+    saga: SagaView | None = None
+    questions: tuple[QuestionView, ...] = ()
+    decisions: tuple[DecisionView, ...] = ()
 
 
 def view_run(run: Run) -> RunView:
@@ -68,6 +112,7 @@ def view_run(run: Run) -> RunView:
     head = run.head
     secrets = run.entry.plan.secrets
     names = run.context.names()
+    saga = head.saga
     return RunView(
         run_id=run.id,
         kind="run",
@@ -93,6 +138,47 @@ def view_run(run: Run) -> RunView:
         events_waiting=len(run.waiting or ()),
         context=run.context.pack([name for name in names if name not in secrets]),
         secrets_omitted=tuple(name for name in names if name in secrets),
+        paused_by=head.paused_by,
+        saga=None
+        if saga is None
+        else SagaView(cause=saga.cause, detail=saga.detail, began_ms=saga.began_ms),
+        questions=_questions(run),
+        decisions=_decisions(run.id, () if head.people is None else head.people.decided),
+    )
+
+
+def _questions(run: Run) -> tuple[QuestionView, ...]:
+    people = run.head.people or NOBODY
+    found: list[tuple[str, Ask | None]] = [("", people.aside), ("", people.gate)]
+    for place, row in enumerate(run.rows):
+        if row.handled is not None and row.state in WITH_PEOPLE:
+            found.append((run.entry.steps[place].name, row.handled.ask))
+    return tuple(
+        QuestionView(
+            escalation_id=escalation_id(run.id, ask.number),
+            step=step,
+            asked=ask.asked,
+            reason=ask.reason,
+            answer_by_ms=ask.answer_by_ms,
+            reminders=ask.reminded,
+            package_digest=ask.digest.hex(),
+        )
+        for step, ask in found
+        if ask is not None
+    )
+
+
+def _decisions(run_id: str, decided: tuple[Decided, ...]) -> tuple[DecisionView, ...]:
+    return tuple(
+        DecisionView(
+            escalation_id=escalation_id(run_id, each.number),
+            step=each.step,
+            decision=each.decision,
+            decided_by=each.by,
+            reason=each.reason,
+            at_ms=each.at_ms,
+        )
+        for each in decided
     )
 
 
@@ -122,7 +208,16 @@ def _view_step(run: Run, place: int) -> StepView:
         missing=() if past is None else past.missing,
         effects=len(entries),
         effects_unknown=sum(e.entry.status is EffectStatus.UNKNOWN for e in entries),
+        held_by=row.repair.by if row.repair is not None and row.state is StepState.HELD else "",
+        undoes=_undone_by(run, place),
     )
+
+
+def _undone_by(run: Run, place: int) -> str:
+    undoes = run.rows[place].undoes
+    if undoes is None or undoes.step == place:
+        return ""
+    return run.entry.steps[undoes.step].name
 
 
 def view_stub(stub: Stub) -> RunView:
@@ -146,4 +241,5 @@ def view_stub(stub: Stub) -> RunView:
         effects_unknown=head.effects_unknown,
         events_waiting=len(stub.waiting or ()),
         context=head.context,
+        decisions=_decisions(stub.id, head.decided),
     )

@@ -98,13 +98,15 @@ class Runs:
 
     def unowned(self, run_id: str, width: int) -> list[Unowned]:
         """What of a run waits for nobody. Of one that is still bytes, only its deadlines are asked
-        about: it was in order when it was saved.
+        about: it was in order when it was saved. One without a deadline is read back and looked at.
         """
         held = self._held.get(run_id)
+        due = NEVER if held is None else self._log_due(run_id)
+        if type(held) is Cold and due == NEVER:
+            held = self.get(run_id)
         if isinstance(held, Run):
             holds = self._recovery.holds
             return unowned_in(held, holds, self.log_timers, self.live_timers, width)
-        due = NEVER if held is None else self._log_due(run_id)
         if held is None or (due != NEVER and self.log_timers.knows(run_id, due)):
             return []
         return [Unowned(run_id=run_id, step="", state="", why="no timer for its log deadline")]

@@ -255,3 +255,5 @@ def _moves() -> dict[StepState, frozenset[StepState]]:
 # Every move that some rule allows, whatever the input.
 MOVES: Final = _moves()
 FINAL_STEPS: Final = frozenset({COMPLETED, COMPENSATED, SKIPPED})
+# A person is asked; whatever takes the step out of these has answered its question, too.
+WITH_PEOPLE: Final = frozenset({ESCALATED, MISSING_INFO, AWAITING_APPROVAL})

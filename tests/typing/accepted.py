@@ -11,23 +11,40 @@ from dalsegno.client import (
     BlockingContext,
     Client,
     Context,
+    DecisionType,
+    DecisionView,
     DependencyDown,
     DoneEffect,
     Effect,
+    FieldType,
     Finding,
     Flow,
     MissingInfo,
     Plan,
+    QuestionView,
     Receipt,
     RetryPolicy,
     Risk,
+    RunRefused,
     RunResult,
+    RunState,
+    RunView,
+    SagaView,
+    StepState,
+    StepView,
     Undo,
     Value,
     Worker,
 )
 
-risk = Flow("risk-assessment", version=1, ttl="30m", merges={"notes": "union"}, secrets=["ssn"])
+risk = Flow(
+    "risk-assessment",
+    version=1,
+    ttl="30m",
+    merges={"notes": "union"},
+    secrets=["ssn"],
+    fields={"income": ("number", "Net, a month."), "ssn": "text", "notes": FieldType.LIST},
+)
 
 
 class Applicant(TypedDict):
@@ -115,5 +132,24 @@ with Client(bootstrap_servers="localhost:9092") as client:
     assert_type(client.wait(run_id, timeout="30s"), RunResult)
     assert_type(client.report(run_id, attempt=2).started("verify_identity"), Receipt)
     client.supply(run_id, {"income": 1}, origin="person", timeout=5_000)
+    view = client.query(run_id, timeout="5s")
+    assert_type(view, RunView)
+    assert_type(client.runs(flow="risk-assessment", limit=10), list[RunView])
+    assert_type(view.state, RunState | None)
+    assert_type(view.context, dict[str, Value] | None)
+    assert_type(view.refusal, RunRefused | None)
+    assert_type(view.step("score"), StepView)
+    assert_type(view.step("score").state, StepState)
+    assert_type(view.step("score").fault_point, str)
+    assert_type(view.paused_by, str)
+    if view.saga is not None:
+        assert_type(view.saga, SagaView)
+        assert_type(view.saga.cause, str)
+    for question in view.questions:
+        assert_type(question, QuestionView)
+        assert_type(question.answer_by_ms, int)
+    for decision in view.decisions:
+        assert_type(decision, DecisionView)
+        assert_type(decision.decision, DecisionType)
 
 Worker([risk], bootstrap_servers="localhost:9092", concurrency=200).run()

@@ -48,6 +48,12 @@ async def takes_back(ctx: Context) -> None:
 client = Client(bootstrap_servers="localhost:9092")
 client.start("flow", {})  # E
 client.wait("run", timeout=1.5)  # E
+client.query(7)  # E
+client.runs(states="running", flow=7)  # E
+print(client.query("run").saga.cause)  # E
+client.query("run").questions.append("one")  # E
+client.query("run").run_version = 2  # E
+Flow("f", fields={"a": "txt"})  # E
 client.report("run").completed("step", ["not", "a", "mapping"])  # E
 Worker(flow)  # E
 Worker([flow], concurrency="many")  # E

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from dalsegno.schemas.outputs import Escalation, RunState
 from dalsegno.streams.core.people.options import NOTICE
 from dalsegno.streams.core.people.state import Ask
 from dalsegno.streams.core.runs import Held
 from dalsegno.streams.core.runstate import Run
-from dalsegno.streams.core.step_table import AWAITING_APPROVAL, ESCALATED, MISSING_INFO
-
-# Whatever took the step out of these has answered its question, too.
-ASKING: Final = frozenset({ESCALATED, MISSING_INFO, AWAITING_APPROVAL})
+from dalsegno.streams.core.step_table import WITH_PEOPLE
 
 
 def still_asked(held: Held | None, package: Escalation, log_ms: int) -> bool:
@@ -43,4 +38,4 @@ def _open_ask(run: Run, step: str) -> Ask | None:
     if place is None:
         return None
     row = run.rows[place]
-    return row.handled.ask if row.handled is not None and row.state in ASKING else None
+    return row.handled.ask if row.handled is not None and row.state in WITH_PEOPLE else None

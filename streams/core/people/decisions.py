@@ -13,12 +13,12 @@ from dalsegno.streams.core.draft import Draft
 from dalsegno.streams.core.moment import Ruling, refused
 from dalsegno.streams.core.names import DETAIL_CHARS_MAX, ID_CHARS_MAX
 from dalsegno.streams.core.people.asking import ask_again, moved
-from dalsegno.streams.core.people.current import ASKING
 from dalsegno.streams.core.people.effecting import TAKE
 from dalsegno.streams.core.people.options import options
 from dalsegno.streams.core.people.package import cause_of
 from dalsegno.streams.core.people.rights import rights_fault
 from dalsegno.streams.core.people.state import DECIDED_MAX, NOBODY, Ask, Decided, People
+from dalsegno.streams.core.step_table import WITH_PEOPLE
 
 # What a second person hears of the first one's words.
 _HEARD_CHARS_MAX: Final = 200
@@ -92,7 +92,7 @@ def _open_ask(draft: Draft, people: People, place: int | None) -> Ask | None:
     if place is None:
         return people.gate
     row = draft.peek(place)
-    if row.handled is None or row.state not in ASKING:
+    if row.handled is None or row.state not in WITH_PEOPLE:
         return None
     return row.handled.ask
 

@@ -22,7 +22,7 @@ from dalsegno.streams.core.people.binding import package_digest
 from dalsegno.streams.core.people.options import ASIDE, GATE, editable, options
 from dalsegno.streams.core.people.origins import FIELDS_MAX, Origins
 from dalsegno.streams.core.people.showing import Mask, value_text
-from dalsegno.streams.core.people.state import NOBODY, Ask, Shown
+from dalsegno.streams.core.people.state import NOBODY, Ask, Shown, escalation_id
 from dalsegno.streams.core.people.wording import question, run_goal, silence, unsaid
 from dalsegno.streams.core.saga.looking import effects_of, left_of
 
@@ -32,11 +32,6 @@ MISSING_MAX: Final = 64
 _EFFECTS_BYTES_MAX: Final = 262_144
 _LINES_MAX: Final = 48
 _WIRE: Final = {GATE: "approval", ASIDE: "decision"}
-
-
-def escalation_id(run_id: str, number: int) -> str:
-    """Derived, and different from all others of the run."""
-    return f"{run_id}#{number}"
 
 
 def cause_of(ask: Ask) -> str:

@@ -114,3 +114,8 @@ class People(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 NOBODY: Final = People()
 NOT_HANDLED: Final = Handled()
+
+
+def escalation_id(run_id: str, number: int) -> str:
+    """Derived, and different from all others of the run."""
+    return f"{run_id}#{number}"

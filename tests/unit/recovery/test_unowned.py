@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from tests.unit.core.log import Log, chain, plan_of, step
+from tests.unit.core.log import Log, chain, escalations, handoffs, plan_of, step, view
+from tests.unit.people.asking import decide
 from tests.unit.recovery.test_freezing import QUICK, failed, freeze, release
 
 from dalsegno.schemas.control import StallSuspected, Verdict
-from dalsegno.schemas.events import FailureType, RunPaused, StepFailed
+from dalsegno.schemas.events import FailureType, RunPaused, RunResumed, StepFailed
 from dalsegno.streams.core.partition import Partition
 from dalsegno.streams.core.runstate import Run
 from dalsegno.streams.core.step_table import PENDING, READY
@@ -61,6 +62,33 @@ def test_along_a_story_of_failures_nothing_waits_for_nobody() -> None:
     )
     clean(log)
     log.put(RunPaused(run_id="r", request_id="p"))
+    clean(log)
+
+
+def test_a_saga_on_a_paused_run_belongs_to_who_paused_it() -> None:
+    log = Log()
+    plan = plan_of(
+        step("a", compensate="ua"), step("b", needs=("a",)), step("ua", role="compensation")
+    )
+    log.start(plan)
+    log.began("a")
+    log.done("a", ops=[])
+    log.began("b")
+    failed_for_good = StepFailed(
+        run_id="r", step="b", epoch=1, failure_type=FailureType.PERMANENT, message="no"
+    )
+    (package,) = escalations(log.put(failed_for_good))
+    log.put(RunPaused(run_id="r", request_id="p", source="ana"))
+    assert handoffs(decide(log, package, "compensate")) == []
+    assert view(log).paused_by == "ana"
+    assert view(log).saga is not None
+    clean(log)
+    run_of(log).head.paused_by = ""
+    assert [each.why for each in log.partition.previews.unowned("r")] == ["no deadline at all"]
+    run_of(log).head.paused_by = "ana"
+    out = log.put(RunResumed(run_id="r", request_id="q"))
+    assert [h.step for h in handoffs(out)] == ["ua"]
+    assert view(log).paused_by == ""
     clean(log)
 
 
