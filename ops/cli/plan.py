@@ -61,6 +61,7 @@ def _show(plan: dict[str, object]) -> None:
     since = plan["damaged_since_ms"]
     rows = [
         ("run", plan["run_id"]),
+        ("goal", plan["goal"]),
         ("state", plan["state"]),
         ("waits for", plan["waiting_for"] or "-"),
         ("damaged since", when(since) if isinstance(since, int) else "-"),

@@ -17,13 +17,14 @@ from dalsegno.schemas.package import EarlierDecision, EffectFate, EffectLine
 from dalsegno.streams.core.bounds import entry_bytes, words
 from dalsegno.streams.core.draft import Draft
 from dalsegno.streams.core.forms import form
+from dalsegno.streams.core.goals import run_goal
 from dalsegno.streams.core.names import DETAIL_CHARS_MAX, name_fault
 from dalsegno.streams.core.people.binding import package_digest
 from dalsegno.streams.core.people.options import ASIDE, GATE, editable, options
 from dalsegno.streams.core.people.origins import FIELDS_MAX, Origins
 from dalsegno.streams.core.people.showing import Mask, value_text
 from dalsegno.streams.core.people.state import NOBODY, Ask, Shown, escalation_id
-from dalsegno.streams.core.people.wording import question, run_goal, silence, unsaid
+from dalsegno.streams.core.people.wording import question, silence, unsaid
 from dalsegno.streams.core.saga.looking import effects_of, left_of
 
 # Fields that one step can ask for at a time.
@@ -100,7 +101,7 @@ def build(draft: Draft, place: int | None, ask: Ask) -> Escalation:
         question=question(draft, place, ask.asked, ask.missing),
         silence=code,
         silence_text=silent,
-        run_goal=run_goal(draft),
+        run_goal=run_goal(draft.plan, head),
         facts=origins.facts(reads),
         evidence=mask(ask.evidence),
         dependency=ask.dependency,

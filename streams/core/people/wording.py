@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from dalsegno.schemas.package import Silence
-from dalsegno.schemas.plan import StepRole
 from dalsegno.streams.core.draft import Draft
 from dalsegno.streams.core.people.options import (
     APPROVAL,
@@ -16,7 +15,6 @@ from dalsegno.streams.core.people.options import (
 )
 from dalsegno.streams.core.saga.turning import plan_goes_back
 
-_GOALS_CHARS_MAX: Final = 512
 _FIELDS_SAID: Final = 8
 
 
@@ -56,17 +54,3 @@ def silence(draft: Draft, asked: str) -> tuple[Silence, str]:
     if plan_goes_back(draft):
         return Silence.COMPENSATES, "What the run has done is undone, and the run ends."
     return Silence.FAILS, "The run ends as failed; what it has done stays as it is."
-
-
-def run_goal(draft: Draft) -> str:
-    """Goal of the run: flow, and the goals of the steps that it ends with."""
-    plan, head = draft.plan, draft.head
-    last = [
-        step.goal or step.name
-        for place, step in enumerate(plan.steps)
-        if not plan.dependents[place] and step.role is StepRole.FORWARD
-    ]
-    said = "; ".join(last)
-    if len(said) > _GOALS_CHARS_MAX:
-        said = said[: _GOALS_CHARS_MAX - 1] + "…"
-    return f"{head.flow} (version {head.flow_version}): {said}"

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from dalsegno.schemas.outputs import EffectStatus, RunState, StepState
+from dalsegno.streams.core.goals import run_goal
 from dalsegno.streams.core.recovery.estimates import Estimates
 from dalsegno.streams.core.recovery.forecast import Damaged, Planned, forecast
 from dalsegno.streams.core.recovery.ranks import (
@@ -91,11 +92,13 @@ class RecoveryPlan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The plan of one run. Times in milliseconds; `predicted_ms`, bounds: from now on.
 
     `digest` names the plan that is followed: of the run's plan and the ranks of what is left. It is
-    that of the transition with which the damage began as long as nothing was learned since.
+    that of the transition with which the damage began as long as nothing was learned since. `goal`:
+    what the run is for.
     """
 
     run_id: str
     flow: str
+    goal: str
     state: RunState
     waiting_for: str
     digest: str
@@ -237,6 +240,7 @@ def plan_recovery(run: Run, estimates: Estimates, *, now_ms: int, width: int) ->
     return RecoveryPlan(
         run_id=run.id,
         flow=head.flow,
+        goal=run_goal(look.plan, head),
         state=head.state,
         waiting_for=head.waiting_for,
         digest=followed_digest(look.plan.digest, left.ranks).hex(),

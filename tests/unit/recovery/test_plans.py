@@ -48,6 +48,7 @@ def plan_now(log: Log, run_id: str = "r", width: int = 4) -> RecoveryPlan:
 
 def test_a_plan_says_what_is_lost_kept_redone_checked_and_asked() -> None:
     plan = plan_now(diamond())
+    assert plan.goal == "flow (version 1): d; f"
     assert plan.kept == ("a",)
     assert [(each.step, each.by) for each in plan.lost] == [
         ("b", "StepFailed"),
