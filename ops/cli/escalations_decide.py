@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import secrets
 import time
@@ -102,5 +103,17 @@ def _fields(given: list[str]) -> dict[str, Value]:
         try:
             fields[field] = msgspec.json.decode(text)
         except msgspec.DecodeError as error:
-            raise UsageFault(f"--set {field}: {error}; texts stand in quotes") from error
+            at = _time(text)
+            if at is None:
+                raise UsageFault(f"--set {field}: {error}; texts stand in quotes") from error
+            fields[field] = at
     return fields
+
+
+def _time(text: str) -> dt.datetime | None:
+    """A time with its zone, which JSON has not: `2026-01-31T09:00:00Z`, without quotes."""
+    try:
+        at = dt.datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return None if at.tzinfo is None else at.astimezone(dt.UTC)

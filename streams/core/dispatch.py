@@ -235,7 +235,9 @@ def settle(draft: Draft) -> None:
             state = RunState.COMPENSATING
     head.waiting_for = waiting
     if head.saga is None:
-        stands = waiting in _PEOPLE and draft.plan.plan.stop_clocks_for_people
+        # A pause answers no question: the clock of a run that waits for people stands on.
+        asked = _doing(draft, tally)[1] if head.paused else waiting
+        stands = asked in _PEOPLE and draft.plan.plan.stop_clocks_for_people
         stands = stands or (waiting == _FREEZE and draft.now.policy.freeze_stops_clocks)
         if stands or head.clock_stopped_ms:
             _stop_clock(draft, stands=stands)

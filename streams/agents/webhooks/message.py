@@ -17,8 +17,21 @@ from dalsegno.schemas.outputs import Escalation
 from dalsegno.streams.core.people.options import NOTICE
 from dalsegno.streams.core.people.screen import screen
 
-_LEFT_OUT: Final = frozenset({"effects"})
 _ID_CHARS: Final = 32
+# Results of effects (`effects`) stay out.
+BLOCKS: Final = (
+    ("question", "asked", "answer_by_ms", "silence", "silence_text", "reminder"),
+    ("run_goal", "goal", "flow", "flow_version", "run_id", "step"),
+    ("facts",),
+    ("message", "reason", "failure_type", "error_class", "dependency", "advice", "missing_fields"),
+    ("attempts", "infra_attempts", "evidence"),
+    ("effect_lines", "effects_more"),
+    ("options",),
+    ("form", "fields"),
+    ("at_ms", "partition", "offset", "epoch", "run_version", "plan_digest", "values_digest"),
+    ("cause", "earlier"),
+    ("escalation_id", "package_digest"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +46,8 @@ def message_of(package: Escalation) -> Message:
     """The same package gives the same message, in any engine."""
     data = {
         name: value.hex() if isinstance(value, bytes) else value
-        for name in package.__struct_fields__
-        if name not in _LEFT_OUT
+        for block in BLOCKS
+        for name in block
         for value in (getattr(package, name),)
     }
     data["text"] = _text(package)

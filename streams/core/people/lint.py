@@ -41,6 +41,9 @@ def _asked(package: Escalation) -> list[str]:
 
 def _conclusion(package: Escalation) -> list[str]:
     found = []
+    there = [line for line in package.fields if line.change is not FieldChange.MISSING]
+    if there and not package.facts:
+        found.append(f"facts: {there[0].field!r} is there, and no conclusion stands")
     if len(package.facts) > FACTS_MAX:
         found.append(f"facts: {len(package.facts)}, a conclusion has at most {FACTS_MAX}")
     found += [
@@ -59,6 +62,8 @@ def _failure(package: Escalation) -> list[str]:
         found.append("message: say what happened")
     if not package.cause:
         found.append("cause: is missing")
+    if package.effects and not package.effect_lines:
+        found.append("effect_lines: the step has effects, and none is shown")
     found += [
         f"effect_lines: {line.effect!r} lacks its step or key"
         for line in package.effect_lines
@@ -87,6 +92,10 @@ def _options(package: Escalation) -> list[str]:
         for field in package.missing_fields[:1]
         if field not in named
     ]
+    for option in package.options:
+        if option.decision is DecisionType.EDIT and not option.why_not:
+            absent = [name for name in option.needs[:1] if name not in named]
+            found += [f"fields: {name!r} can be edited and is not shown" for name in absent]
     found += [
         f"fields: {line.field!r} lacks its source"
         for line in package.fields
@@ -101,7 +110,10 @@ def _binding(package: Escalation) -> list[str]:
         "plan_digest": package.plan_digest,
         "values_digest": package.values_digest,
     }
-    return [f"{name}: is no digest" for name, digest in sizes.items() if len(digest) != 32]
+    found = [f"{name}: is no digest" for name, digest in sizes.items() if len(digest) != 32]
+    if package.at_ms <= 0:
+        found.append("at_ms: say when it was asked, beside its place in the log")
+    return found
 
 
 def _sentence(text: str) -> bool:

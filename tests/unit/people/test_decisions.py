@@ -27,6 +27,8 @@ from dalsegno.schemas.events import (
     PlanExtended,
     RiskFlagged,
     RunCancelled,
+    RunPaused,
+    RunResumed,
 )
 from dalsegno.schemas.outputs import AnswerType, Escalation, Outcome, RunState, StepState
 from dalsegno.schemas.plan import RetryPolicy, UnknownPolicy
@@ -343,6 +345,17 @@ def test_the_clock_of_the_run_stands_still_while_a_person_is_asked() -> None:
     out = decide(log, package, "retry")
     assert handoffs(out)
     assert view(log).expires_ms == package.at_ms + 60_000 + 120_000
+
+
+def test_the_clock_stands_on_when_the_run_is_paused_while_a_person_is_asked() -> None:
+    plan = msgspec.structs.replace(chain(1), stop_clocks_for_people=True)
+    log, package = stuck(plan, ttl_ms=60_000)
+    log.put(RunPaused(run_id="r", request_id="p", source="ben"))
+    log.tick(120)
+    assert view(log).state is RunState.PAUSED
+    decide(log, package, "retry")
+    log.put(RunResumed(run_id="r", request_id="q", source="ben"))
+    assert view(log).state is RunState.RUNNING
 
 
 def test_a_decision_about_a_run_that_is_not_there_is_refused() -> None:

@@ -4,17 +4,29 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from tests.unit.core.log import Log, chain, escalations, pack, plan_of, row, step, view
+from tests.unit.core.log import (
+    OUTPUT_BYTES_MAX,
+    Log,
+    chain,
+    escalations,
+    pack,
+    plan_of,
+    row,
+    step,
+    view,
+)
 from tests.unit.people.asking import asked, decide, failed
 from tests.unit.saga.orders import intend
 
+from dalsegno.schemas.codec import encode
 from dalsegno.schemas.control import StallSuspected, Verdict
 from dalsegno.schemas.events import EffectConfirmed, EffectIntended, InformationSupplied
 from dalsegno.schemas.outputs import Escalation
 from dalsegno.schemas.package import EffectFate, FieldChange, Silence
-from dalsegno.schemas.plan import RetryPolicy, StepRole
+from dalsegno.schemas.plan import ContextField, RetryPolicy, StepRole
 from dalsegno.streams.core.effects import effect_key, recovery_key
 from dalsegno.streams.core.people.lint import lint
+from dalsegno.streams.core.people.screen import screen
 from dalsegno.streams.core.saga.turning import NOTHING_TO_UNDO
 
 PAY = plan_of(
@@ -232,7 +244,7 @@ def test_large_runs_make_packages_that_fit_a_record() -> None:
 
 BLOCKS = [
     "question", "silence_text", "run_goal", "message", "reason", "cause", "options",
-    "package_digest", "plan_digest", "values_digest",
+    "package_digest", "plan_digest", "values_digest", "facts", "effect_lines", "fields", "at_ms",
 ]  # fmt: skip
 
 
@@ -252,6 +264,48 @@ def test_the_linter_refuses_facts_and_effects_without_their_source() -> None:
     for changed in ({"facts": (fact,)}, {"effect_lines": (line,)}, {"fields": (field,)}):
         assert lint(msgspec.structs.replace(package, **changed)) != []
     assert lint(msgspec.structs.replace(package, facts=package.facts * 3)) != []
+
+
+def test_blocks_stand_on_the_screen_in_the_order_in_which_a_person_needs_them() -> None:
+    log, package = failed_payment()
+    decide(log, package, "edit", [["set", ["price"], 9]])
+    log.began("pay", epoch=2)
+    blocks = dict(screen(asked(failed(log, "pay", epoch=2))))
+    assert list(blocks) == [
+        "Asked", "Goal", "Known so far", "What happened", "Done to the outside", "You can",
+        "You cannot", "Fields", "Evidence",
+    ]  # fmt: skip
+    assert blocks["Asked"][0] == "How does the run go on, now that step pay cannot?"
+    assert "If nobody answers: The run ends as failed" in blocks["Asked"][1]
+    happened = blocks["What happened"]
+    assert happened[0] == "the card was declined", "a plain sentence first"
+    assert happened[-1] == "code: permanent/permanent/Declined", "the code last"
+    assert any(line.startswith("! price = 9") and "12 when" in line for line in blocks["Fields"])
+    assert "decided before: edit by ana" in "".join(blocks["Evidence"])
+    assert blocks["Evidence"][-1].startswith("bound to ")
+
+
+def test_a_question_for_facts_shows_what_to_fill_in_before_the_fields() -> None:
+    log = Log()
+    log.start(
+        plan_of(step("a", reads=("x",)), fields=(ContextField(name="x", text="What it is."),))
+    )
+    blocks = dict(screen(asked(log.outputs)))
+    assert blocks["To fill in"] == ["x (any): What it is.   (for a)"]
+    headings = list(blocks)
+    assert headings.index("To fill in") < headings.index("Fields")
+
+
+def test_the_largest_form_fits_a_record() -> None:
+    log = Log()
+    names = tuple(f"{chr(0x1F000) * 124}{i:04}" for i in range(64))
+    readers = (step(f"{chr(0x1F000) * 124}{i:04}", needs=("ask",), reads=names) for i in range(9))
+    fields = (ContextField(name=name, text=chr(0x1F000) * 240) for name in names)
+    log.start(plan_of(step("ask"), *readers, fields=tuple(fields)))
+    log.began("ask")
+    package = asked(failed(log, "ask", kind="missing_info", missing_fields=names))
+    assert len(package.form) == 64
+    assert len(encode(package)) < OUTPUT_BYTES_MAX
 
 
 def test_the_same_run_makes_the_same_package() -> None:

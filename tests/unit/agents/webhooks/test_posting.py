@@ -104,6 +104,8 @@ def test_a_message_has_the_package_in_order_and_its_text_and_no_results_of_effec
     assert read["data"]["package_digest"] == made.package_digest.hex()
     assert read["data"]["options"][0]["decision"] == "retry"
     assert read["data"]["text"].startswith("r#1\nAsked\n  How does the run go on")
+    assert list(read["data"])[:3] == ["question", "asked", "answer_by_ms"]
+    assert set(read["data"]) - {"text"} == set(made.__struct_fields__) - {"effects"}
     again = msgspec.structs.replace(made, reminder=2)
     assert json.loads(message_of(again).body)["type"] == "escalation.reminded"
     assert message_of(again).id != message.id
