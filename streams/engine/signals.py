@@ -20,17 +20,14 @@ from dalsegno.schemas.outputs import (
     Transition,
 )
 from dalsegno.streams.core.actions import Audit, Dispatch, Escalate, Output, PutAside
+from dalsegno.streams.core.signals.meaning import asks, is_damage
 from dalsegno.streams.engine import metrics_catalogue as catalogue
 from dalsegno.streams.engine.diff_log import diff_log
 from dalsegno.streams.engine.metrics_catalogue import Metric
 
 _TRACKED_MAX: Final = 10_000
-_NOTICE: Final = "notice"
 _DECISION: Final = "DecisionMade"
 _TALLIES_MAX: Final = 10_000
-_BROKEN: Final = frozenset(
-    {StepState.BACKING_OFF, StepState.MISSING_INFO, StepState.ESCALATED, StepState.READY}
-)
 
 
 class Counting(Protocol):
@@ -106,7 +103,7 @@ class Signals:
         if escalation.reminder:
             self._tally[catalogue.REMINDERS, "flow", escalation.flow] += 1
             return
-        if escalation.asked == _NOTICE:
+        if not asks(escalation):
             return
         step = (escalation.run_id, escalation.step)
         self._flows.put(escalation.run_id, escalation.flow)
@@ -130,7 +127,7 @@ class Signals:
             if change.after is StepState.COMPLETED:
                 if self._broken_since:
                     self._recovered(transition, change.step)
-            elif change.after in _BROKEN and change.before is not StepState.PENDING:
+            elif is_damage(change, transition):
                 step = (transition.run_id, change.step)
                 if step not in self._broken_since:
                     self._broken_since.put(step, transition.at_ms)
