@@ -28,7 +28,7 @@ from dalsegno.schemas.outputs import Escalation, Handoff, StepState, Transition
 from dalsegno.streams.core.actions import Audit, Dispatch, Escalate, Output
 
 POLICY = Policy(start_limit_ms=4_000, start_margin_ms=500, person_wait_ms=60_000,
-                stub_keep_ms=10**9, early_wait_ms=20_000)  # fmt: skip
+                stub_keep_ms=10**9, early_wait_ms=20_000, reminder_first_ms=4_000)  # fmt: skip
 FLOWS = ("calm", "rough")
 Line = Transition | Escalation
 
@@ -75,6 +75,9 @@ class TroubledLog(Log):
              self._informed),
             (4, 30, 14, 6, 6, 8, 14, 14, 3, 3),
         )[0]  # fmt: skip
+        if self.rng.random() < 0.2:
+            # What comes next finds deadlines that have passed before it.
+            self.now_ms += self.rng.choice((1_000, 6_000, 61_000))
         what()
 
     def _starts(self) -> None:
@@ -169,7 +172,7 @@ class TroubledLog(Log):
         if kind == 0:
             self.put(StepStarted(**who))
         elif kind == 1:
-            self.put(StepFailed(**who, failure_type=FailureType.INVALID))
+            self.put(StepFailed(**who, failure_type=self.rng.choice(tuple(FailureType))))
         else:
             names = {"own": "one", "again": "two"}
             ops = [["set", [names[who["step"]]], 1]] if who["step"] in names else []

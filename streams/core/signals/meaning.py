@@ -30,7 +30,6 @@ _ENDS: Final = frozenset({StepCompleted.__name__, StepFailed.__name__})
 # Nothing is to be mended in these: the step is done, or the run goes back over it.
 _NOT_HURT: Final = frozenset({COMPLETED, SKIPPED, COMPENSATING, COMPENSATED})
 _CANNOT_GO: Final = frozenset({MISSING_INFO, ESCALATED})
-_OFF: Final = frozenset({BACKING_OFF, *_CANNOT_GO})
 
 
 def is_damage(change: StepChange, transition: Transition) -> bool:
@@ -47,8 +46,8 @@ def is_damage(change: StepChange, transition: Transition) -> bool:
     if before is DISPATCHED:
         return transition.cause == STALL
     if after in _CANNOT_GO:
-        return before not in _CANNOT_GO
-    return after in _OFF and transition.cause in _ENDS and change.step == transition.step
+        return True
+    return after is BACKING_OFF and transition.cause in _ENDS and change.step == transition.step
 
 
 def is_mended(change: StepChange) -> bool:

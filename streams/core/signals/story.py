@@ -23,9 +23,9 @@ class Story:
         "more", "state",
     )  # fmt: skip
 
-    def __init__(self, flow: str) -> None:
+    def __init__(self, flow: str, state: RunState | None = None) -> None:
         self.flow = flow
-        self.state: RunState | None = None
+        self.state = state
         self.attempts: dict[str, int] = {}
         self.broken: dict[str, int] = {}
         self.asked: dict[str, int] = {}

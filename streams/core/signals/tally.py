@@ -6,11 +6,11 @@ Memory: a story for each open run and each that was in trouble, a name for each 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 from dalsegno.schemas.control import DecisionMade
 from dalsegno.schemas.events import RunStarted, StepCompleted, StepFailed
-from dalsegno.schemas.outputs import Escalation, Outcome, Transition
+from dalsegno.schemas.outputs import Escalation, Outcome, RunState, Transition
 from dalsegno.streams.core.actions import Audit, Escalate, Output, PutAside
 from dalsegno.streams.core.record import Record
 from dalsegno.streams.core.run_table import FINAL_RUNS
@@ -39,6 +39,13 @@ _WAITS_FOR_PEOPLE: Final = frozenset({ESCALATED, MISSING_INFO, AWAITING_APPROVAL
 _TELLING: Final = (StepCompleted, StepFailed)
 
 
+class _Ended(NamedTuple):
+    """What stays of a run that ended well; equal ones are one object."""
+
+    flow: str
+    state: RunState | None
+
+
 class Tally:
     """Sees each record of one partition once, in order."""
 
@@ -46,7 +53,8 @@ class Tally:
         self._partition = partition
         self._sums: dict[str, Sums] = {}
         self._open: dict[str, Story] = {}
-        self._ended: dict[str, str] = {}
+        self._ended: dict[str, _Ended] = {}
+        self._ends: dict[_Ended, _Ended] = {}
         self._troubled: dict[str, Story] = {}
         self._early: dict[str, int] = {}
         self._words: dict[str, dict[int, object]] = {}
@@ -63,9 +71,7 @@ class Tally:
         for output in outputs:
             action = output.action
             if isinstance(action, Audit):
-                transition = action.transition
-                own = transition.cause_offset == record.offset
-                self._transition(transition, event if own else None)
+                self._transition(action.transition, event)
                 # A unit asks before it is on record, and what it closes was asked before.
                 self._questions(asked)
             elif isinstance(action, Escalate):
@@ -90,9 +96,8 @@ class Tally:
 
     def _of(self, run_id: str) -> Sums | None:
         """The sums of a run's flow; None while its start has not been read."""
-        story = self._open.get(run_id)
-        flow = self._ended.get(run_id) if story is None else story.flow
-        return None if flow is None else self._sums[flow]
+        story = self._open.get(run_id) or self._ended.get(run_id)
+        return None if story is None else self._sums[story.flow]
 
     def _count(self, run_id: str) -> None:
         sums = self._of(run_id)
@@ -103,14 +108,13 @@ class Tally:
 
     def _note(self, run_id: str, finding: Finding) -> None:
         story = self._open.get(run_id)
-        if story is None:
-            flow = self._ended.get(run_id)
-            if flow is None:
-                return
-            story = self._troubled.setdefault(run_id, Story(flow))
-        story.note(finding)
+        if story is None and (ended := self._ended.get(run_id)) is not None:
+            story = self._troubled.setdefault(run_id, Story(ended.flow, ended.state))
+        if story is not None:
+            story.note(finding)
 
     def _transition(self, transition: Transition, event: object) -> None:
+        """One transition. `event` is the record's; what waited speaks for itself."""
         run_id = transition.run_id
         words = self._words.get(run_id)
         said = None if words is None else words.pop(transition.cause_offset, None)
@@ -191,6 +195,7 @@ class Tally:
         sums.close(story)
         del self._open[run_id]
         self._words.pop(run_id, None)
-        self._ended[run_id] = story.flow
         if story.findings:
             self._troubled[run_id] = story
+        ended = _Ended(story.flow, story.state)
+        self._ended[run_id] = self._ends.setdefault(ended, ended)

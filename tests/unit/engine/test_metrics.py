@@ -79,3 +79,18 @@ def test_decisions_are_timed_and_reminders_are_no_questions() -> None:
     assert 'dalsegno_escalations_total{flow="flow"} 1.0' in text
     assert 'dalsegno_escalation_reminders_total{flow="flow"} 1.0' in text
     assert 'dalsegno_escalation_decision_seconds_sum{flow="flow"} 3601.0' in text
+
+
+def test_a_step_given_out_again_at_once_was_damaged_and_one_whose_turn_came_was_not() -> None:
+    metrics = EngineMetrics()
+
+    def change(at_ms: int, before: StepState, after: StepState) -> None:
+        changes = (StepChange(step="s", before=before, after=after, epoch=2),)
+        audit = Audit(transition(at_ms=at_ms, changes=changes))
+        metrics.signals.outputs([Output(Sequence(0, 0, 1), audit)])
+
+    change(1_000, StepState.HELD, StepState.READY)
+    change(2_000, StepState.RUNNING, StepState.DISPATCHED)
+    change(5_000, StepState.RUNNING, StepState.COMPLETED)
+    metrics.signals.flush()
+    assert 'dalsegno_recovery_seconds_sum{flow="other"} 3.0' in metrics.text().decode()

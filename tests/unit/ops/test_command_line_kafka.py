@@ -197,6 +197,39 @@ def test_replay_needs_only_the_log(prefix: str, capsys: pytest.CaptureFixture[st
     assert app.run(["replay", "nobody"]) == ExitCode.NOT_FOUND
 
 
+def test_report_tells_the_signals_of_a_flow_from_the_log(
+    prefix: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_json(capsys, "report") == []
+    plan = Plan(steps=(StepPlan(name="a", queue="default"),))
+    writer = Writer(read_settings())
+    for flow, run_id in (("f", "one"), ("f", "two"), ("g", "three")):
+        events: list[RunStarted | StepStarted | StepCompleted] = [
+            RunStarted(
+                run_id=run_id, flow=flow, flow_version=1, plan=plan, context=values.pack({})
+            ),
+            StepStarted(run_id=run_id, step="a", epoch=1, worker="w"),
+            StepCompleted(run_id=run_id, step="a", epoch=1, ops=b"\x90"),
+        ]
+        late = [StepCompleted(run_id=run_id, step="a", epoch=2, ops=b"\x90")]
+        for event in events + (late if run_id == "two" else []):
+            partition = partition_for(run_id, PARTITIONS)
+            writer.append(f"{prefix}.events", partition, run_id.encode(), codec.encode(event), [])
+    found = run_json(capsys, "report", "--flow", "f", "--last", "1")
+    assert isinstance(found, list)
+    (report,) = found
+    assert (report["flow"], report["runs"], report["states"]) == ("f", 2, {"succeeded": 2})
+    assert report["signals"]["state_conflict_rate"] == pytest.approx(1 / 7)
+    assert report["signals"]["rework_rate"] == 0
+    assert report["missing"]["identity"] == report["troubled_runs"] == 1
+    assert report["troubled"][0]["run_id"] == "two"
+    assert app.run(["report"]) == ExitCode.OK
+    out = capsys.readouterr().out
+    assert out.index("f: 2 runs") < out.index("g: 1 runs")
+    assert "1 superseded, 0 refused of 7 events" in " ".join(out.split())
+    assert app.run(["report", "--flow", "nowhere"]) == ExitCode.NOT_FOUND
+
+
 @pytest.mark.usefixtures("prefix")
 def test_verify_of_a_log_that_nobody_has_read_finds_nothing() -> None:
     assert app.run(["verify"]) == ExitCode.OK
