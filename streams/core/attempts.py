@@ -263,7 +263,7 @@ def step_released(draft: Draft, event: StepReleased) -> Ruling:
     row = draft.row(place)
     close(row, StepInput.RELEASED)
     uncharged(draft, place, row)
-    return APPLIED
+    return Ruling(_APPLIED, detail=event.reason)
 
 
 def start_limit_passed(draft: Draft, place: int, row: StepRow) -> None:

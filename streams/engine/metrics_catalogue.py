@@ -108,6 +108,13 @@ REWORK: Final = Metric(
     ("flow",),
 )
 DISPATCHED: Final = Metric("dalsegno_steps_dispatched_total", Kind.COUNTER, "Handoffs.", ("flow",))
+UNSTARTED: Final = Metric(
+    "dalsegno_steps_unstarted_total",
+    Kind.COUNTER,
+    "Handoffs that nobody started in time, or that a worker gave back: most of a flow's mean that "
+    "no worker can run it.",
+    ("flow",),
+)
 CONFLICTS: Final = Metric(
     "dalsegno_state_conflicts_total",
     Kind.COUNTER,

@@ -21,12 +21,14 @@ from dalsegno.schemas.outputs import (
 )
 from dalsegno.streams.core.actions import Audit, Dispatch, Escalate, Output, PutAside
 from dalsegno.streams.core.signals.meaning import asks, is_damage
+from dalsegno.streams.core.step_table import StepInput
 from dalsegno.streams.engine import metrics_catalogue as catalogue
 from dalsegno.streams.engine.diff_log import diff_log
 from dalsegno.streams.engine.metrics_catalogue import Metric
 
 _TRACKED_MAX: Final = 10_000
 _DECISION: Final = "DecisionMade"
+_UNSTARTED: Final = frozenset({StepInput.START_LIMIT, StepInput.RELEASED})
 _TALLIES_MAX: Final = 10_000
 
 
@@ -123,6 +125,8 @@ class Signals:
             self._tally[catalogue.CONFLICTS, "flow", self._flow(transition.run_id)] += 1
         elif transition.cause == _DECISION:
             self._decided(transition)
+        elif transition.cause in _UNSTARTED:
+            self._tally[catalogue.UNSTARTED, "flow", self._flow(transition.run_id)] += 1
         for change in transition.changes:
             if change.after is StepState.COMPLETED:
                 if self._broken_since:

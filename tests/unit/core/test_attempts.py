@@ -261,9 +261,10 @@ def test_a_running_step_times_out_on_live_time_and_its_worker_is_told() -> None:
 def test_a_released_handoff_comes_back_uncharged_and_its_epoch_is_over() -> None:
     log = Log()
     log.start(chain(1, retry=RetryPolicy(max_attempts=1, max_infra_attempts=1)))
-    release = StepReleased(run_id="r", step="s0", epoch=1)
-    log.put(release)
+    release = StepReleased(run_id="r", step="s0", epoch=1, reason="no_compatible_worker")
+    (told,) = transitions(log.put(release))
     assert log.outcomes == [Outcome.APPLIED]
+    assert told.detail == "no_compatible_worker", "the run shows why it does not start"
     log.put(release)
     assert log.outcomes == [Outcome.DUPLICATE]
     log.began("s0")

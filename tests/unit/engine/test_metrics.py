@@ -64,6 +64,20 @@ def test_recovery_runs_from_the_first_failure_to_the_completion() -> None:
     assert 'dalsegno_outputs_total{channel="transitions"} 4.0' in text
 
 
+def test_handoffs_that_nobody_starts_are_counted_by_flow() -> None:
+    metrics = EngineMetrics()
+    for cause, outcome in (
+        ("timer:start_limit", Outcome.APPLIED),
+        ("StepReleased", Outcome.APPLIED),
+        ("StepReleased", Outcome.SUPERSEDED),
+        ("timer:timeout", Outcome.APPLIED),
+    ):
+        audit = Audit(transition(cause=cause, outcome=outcome))
+        metrics.signals.outputs([Output(Sequence(0, 0, 1), audit)])
+    metrics.signals.flush()
+    assert 'dalsegno_steps_unstarted_total{flow="other"} 2.0' in metrics.text().decode()
+
+
 def test_decisions_are_timed_and_reminders_are_no_questions() -> None:
     metrics = EngineMetrics()
     log = Log()
