@@ -7,6 +7,7 @@ import secrets
 import subprocess
 import sys
 import time
+import urllib.request
 from pathlib import Path
 
 from benchmarks.crash_lab.flow import flow
@@ -110,6 +111,15 @@ class Dalsegno:
             [*CLI, *arguments], env=self._env, check=True, capture_output=True, text=True
         )
         return done.stdout
+
+    def metrics(self, name: str) -> list[float]:
+        """The values of one metric, of all engines and labels."""
+        found: list[float] = []
+        for port in self._ports:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as page:
+                lines = page.read().decode().splitlines()
+            found += [float(line.split()[-1]) for line in lines if line.startswith(name)]
+        return found
 
     def kill_server(self, *, restart: bool) -> None:
         self._kill("engine-0")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import signal
 import time
+from pathlib import Path
 
 import msgspec
 import pytest
-from tests.integration.engine.harness import Lab, flags, per_partition, wait_for
+from tests.integration.engine.harness import EngineProcess, Lab, flags, per_partition, wait_for
 from tests.integration.engine.tiny_fold import TinyFold
 
 from dalsegno.schemas.codec import decode
@@ -127,6 +128,39 @@ def test_partitions_that_stay_in_a_rebalance_are_not_restored_again(lab: Lab) ->
     second.wait_ready(2)
     first.wait_ready(2)
     assert first.tail().count("partition open") == lab.partitions
+
+
+def test_a_restore_longer_than_the_poll_limit_costs_neither_the_place_nor_the_others(
+    lab: Lab, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    engine = lab.engine(HOLD_RESTORE=str(gate), DALSEGNO_POLL_INTERVAL_MAX_MS="5000")
+    wait_for("the other partitions", lambda: open_partitions(engine) == [1, 2, 3])
+    lab.send(flags(400, RUNS))
+    begun = time.monotonic()
+    want = {n: count for n, count in per_partition(lab, 400, RUNS).items() if n != 0}
+
+    def others_go_on() -> bool:
+        found = lab.ordered(lab.topics.transitions)
+        return {n: len(found.get(n, [])) for n in want} == want
+
+    wait_for("the others' outputs", others_go_on)
+    wait_for("twice the poll limit", lambda: time.monotonic() - begun > 10)
+    assert engine.get("/readyz")[0] == 503
+    assert open_partitions(engine) == [1, 2, 3]
+    gate.touch()
+    engine.wait_ready()
+    assert_outputs(lab, 400)
+    assert engine.tail().count("partition open") == lab.partitions, "none was lost and taken again"
+    assert engine.term() == 0
+    assert_state(lab)
+
+
+def open_partitions(engine: EngineProcess) -> list[int]:
+    """Partitions that this engine folds."""
+    status, body = engine.get("/partitions")
+    own = body["own"] if status == 200 else []  # type: ignore[index, call-overload]
+    return sorted(each["partition"] for each in own if each["state"] in ("ready", "busy"))
 
 
 def test_an_engine_frozen_past_its_session_neither_writes_state_nor_stays(lab: Lab) -> None:

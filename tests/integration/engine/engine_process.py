@@ -5,11 +5,28 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import time
+from pathlib import Path
 
 from dalsegno.streams.agents.events import register
+from dalsegno.streams.engine import opening
 from dalsegno.streams.engine.app import run_engine
+from dalsegno.streams.engine.restore import Restored, RestoreJob, RestoreProgress
 from dalsegno.streams.engine.settings import EngineSettings
+
+
+def hold_restore(gate: Path) -> None:
+    """The restore of partition 0 takes until this file is there, as one of many records would."""
+    read = opening.restore
+
+    def held(settings: EngineSettings, job: RestoreJob, progress: RestoreProgress) -> Restored:
+        while job.partition == 0 and not gate.exists():
+            time.sleep(0.05)
+        return read(settings, job, progress)
+
+    opening.restore = held  # type: ignore[attr-defined]
 
 
 def main() -> int:
@@ -23,6 +40,9 @@ def main() -> int:
         return serve(EngineSettings())
     from tests.integration.engine.tiny_fold import TinyFold
 
+    hold = os.environ.get("HOLD_RESTORE")
+    if hold:
+        hold_restore(Path(hold))
     return run_engine(EngineSettings(), register, folds=TinyFold)
 
 
