@@ -29,7 +29,7 @@ from rich.table import Table
 
 from dalsegno.schemas.control import Policy
 from dalsegno.storage.snapshots.chain import About, ChainWriter, restore
-from dalsegno.storage.snapshots.frame import DICTIONARY_BYTES_MAX, compress
+from dalsegno.storage.snapshots.frame import DICTIONARY_BYTES_MAX, store
 from dalsegno.storage.snapshots.link import LinkKind, read_link
 from dalsegno.streams.core.context import Context
 from dalsegno.streams.core.context_delta import ops_between
@@ -72,8 +72,7 @@ class Set:
 
 def stored(payload: bytes, dictionary: bytes = b"") -> int:
     """Bytes of a payload as it would be kept, with one byte that says how."""
-    frame = compress(payload, dictionary)
-    return 1 + (len(payload) if frame is None else len(frame))
+    return 1 + len(store(payload, dictionary).data)
 
 
 def merge_patch(old: object, new: object) -> object:

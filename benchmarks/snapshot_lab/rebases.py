@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dalsegno.schemas.control import Policy
-from dalsegno.storage.snapshots.frame import compress
+from dalsegno.storage.snapshots.frame import store
 from dalsegno.storage.snapshots.rebase import Rent, base_due, pay
 from dalsegno.streams.core.context import Context
 
@@ -31,19 +31,14 @@ def sizes(name: str) -> list[Sizes]:
         if number >= _RUNS:
             break
         context = Context.create(base, _POLICY)
-        full, delta = [_stored(context.pack())], [0]
+        full, delta = [len(store(context.pack()).data)], [0]
         for operations in steps:
             context.apply(operations, _POLICY).adopt()
-            full.append(_stored(context.pack()))
-            delta.append(_stored(operations))
+            full.append(len(store(context.pack()).data))
+            delta.append(len(store(operations).data))
         if len(full) > 2:
             found.append((full, delta))
     return found
-
-
-def _stored(payload: bytes) -> int:
-    frame = compress(payload)
-    return len(payload) if frame is None else len(frame)
 
 
 def ruled(run: Sizes, weight: float, *, capped: bool) -> float:

@@ -14,7 +14,7 @@ import msgspec
 
 from dalsegno.schemas.control import Policy
 from dalsegno.storage.snapshots.errors import Fault, SnapshotCorrupt
-from dalsegno.storage.snapshots.frame import DICTIONARY_BYTES_MAX, compress
+from dalsegno.storage.snapshots.frame import DICTIONARY_BYTES_MAX, Frame, store
 from dalsegno.storage.snapshots.link import (
     PAYLOAD_BYTES_MAX,
     Header,
@@ -100,21 +100,33 @@ class ChainWriter:
                 f"run {self._run_id!a}: version {about.run_version} after {tail.run_version}"
             )
         if tail is None or operations is None:
-            return self.put(about, LinkKind.BASE, context(), context_bytes)
+            return self._base(about, context(), context_bytes)
         kind, payload = LinkKind.DELTA, operations
-        estimate = max(1, round(context_bytes * tail.ratio))
-        stored = _stored_bytes(operations, tail.dictionary)
+        frame = store(operations, tail.dictionary)
         if len(operations) > WHOLE_SHARE * context_bytes:
             whole = context()
-            whole_bytes = _stored_bytes(whole, tail.dictionary)
-            if whole_bytes < stored:
-                kind, payload, stored = LinkKind.WHOLE, whole, whole_bytes
-        if base_due(tail.rent, stored, estimate):
-            return self.put(about, LinkKind.BASE, context(), context_bytes)
-        return self.put(about, kind, payload, context_bytes)
+            other = store(whole, tail.dictionary)
+            if len(other.data) < len(frame.data):
+                kind, payload, frame = LinkKind.WHOLE, whole, other
+        estimate = max(1, round(context_bytes * tail.ratio))
+        if base_due(tail.rent, len(frame.data), estimate):
+            return self._base(about, context(), context_bytes)
+        return self._put(about, kind, payload, frame, context_bytes)
 
-    def put(self, about: About, kind: LinkKind, payload: bytes, context_bytes: int) -> bytes:
-        """The next link, of this kind."""
+    def again(self, link: Link, payload: bytes, context: Callable[[], bytes]) -> bytes:
+        """A link of another chain, with its kind, behind the last one here; the first is a base."""
+        header = link.header
+        if self._tail is None or header.kind is LinkKind.BASE:
+            return self._base(_about(header), context(), header.context_bytes)
+        frame = store(payload, self._tail.dictionary)
+        return self._put(_about(header), header.kind, payload, frame, header.context_bytes)
+
+    def _base(self, about: About, context: bytes, context_bytes: int) -> bytes:
+        return self._put(about, LinkKind.BASE, context, store(context), context_bytes)
+
+    def _put(
+        self, about: About, kind: LinkKind, payload: bytes, frame: Frame, context_bytes: int
+    ) -> bytes:
         tail = None if kind is LinkKind.BASE else self._tail
         header = Header(
             kind=kind,
@@ -131,7 +143,7 @@ class ChainWriter:
             stored_bytes=0,
             previous=tail.digest if tail is not None else b"",
         )
-        data, _ = write_link(header, payload, tail.dictionary if tail is not None else b"")
+        data, _ = write_link(header, payload, frame)
         link = read_link(self._run_id, data)
         self._tail = _after(tail, link, payload)
         return data
@@ -179,9 +191,7 @@ def prune(run_id: str, links: Sequence[bytes], keep: int) -> list[bytes]:
         header = found.link.header
         if found.place == first and header.kind is LinkKind.BASE:
             return list(links[first:])
-        kind = LinkKind.BASE if found.place == first else header.kind
-        payload = found.payload if kind is header.kind else found.context.pack()
-        kept.append(writer.put(_about(header), kind, payload, header.context_bytes))
+        kept.append(writer.again(found.link, found.payload, found.context.pack))
     return kept
 
 
@@ -195,11 +205,6 @@ def _about(header: Header) -> About:
         header.at_ms,
         header.dependencies,
     )
-
-
-def _stored_bytes(payload: bytes, dictionary: bytes) -> int:
-    frame = compress(payload, dictionary)
-    return len(payload) if frame is None else len(frame)
 
 
 def _after(tail: _Tail | None, link: Link, payload: bytes) -> _Tail:

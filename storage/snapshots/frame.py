@@ -6,7 +6,7 @@ frame of a few bytes that declares exabytes costs nothing.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import zstandard
 
@@ -16,21 +16,35 @@ LEVEL: Final = 3
 DICTIONARY_BYTES_MAX: Final = 32_768
 """As much of the chain's last payloads serves as the dictionary of the next."""
 _WINDOW_LOG_MAX: Final = 27
-_NO_DICTIONARY: Final = zstandard.ZstdCompressor(level=LEVEL, write_checksum=False)
+_PLAIN: Final = zstandard.ZstdCompressor(level=LEVEL, write_checksum=False)
 
 
-def compress(payload: bytes, dictionary: bytes = b"") -> bytes | None:
-    """The frame of a payload, or None when it would not be smaller."""
+class Frame(NamedTuple):
+    """A payload as it is stored. `by_dictionary`: it needs the dictionary to be read."""
+
+    data: bytes
+    by_dictionary: bool
+
+
+def store(payload: bytes, dictionary: bytes = b"") -> Frame:
+    """The smallest form of a payload: by the dictionary, without it, or as it is."""
+    best = Frame(payload, by_dictionary=False)
+    plain = _PLAIN.compress(payload)
+    if len(plain) < len(payload):
+        best = Frame(plain, by_dictionary=False)
     if dictionary:
-        raw = zstandard.ZstdCompressionDict(dictionary, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
-        parameters = zstandard.ZstdCompressionParameters.from_level(
-            LEVEL, source_size=len(payload), dict_size=len(dictionary)
-        )
-        compressor = zstandard.ZstdCompressor(dict_data=raw, compression_params=parameters)
-    else:
-        compressor = _NO_DICTIONARY
-    frame = compressor.compress(payload)
-    return frame if len(frame) < len(payload) else None
+        told = _compressor(dictionary, len(payload)).compress(payload)
+        if len(told) < len(best.data):
+            best = Frame(told, by_dictionary=True)
+    return best
+
+
+def _compressor(dictionary: bytes, size: int) -> zstandard.ZstdCompressor:
+    raw = zstandard.ZstdCompressionDict(dictionary, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
+    parameters = zstandard.ZstdCompressionParameters.from_level(
+        LEVEL, source_size=size, dict_size=len(dictionary)
+    )
+    return zstandard.ZstdCompressor(dict_data=raw, compression_params=parameters)
 
 
 def decompress(run_id: str, frame: bytes, size: int, dictionary: bytes = b"") -> bytes:

@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 
 from dalsegno.storage.snapshots.errors import Fault, SnapshotCorrupt
-from dalsegno.storage.snapshots.frame import compress, decompress
+from dalsegno.storage.snapshots.frame import Frame, decompress
 
 MAGIC: Final = b"dsn1"
 FORMAT: Final = 1
@@ -47,6 +47,7 @@ class Header(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     that the plan declares. `at_ms`: broker time of the event. `context_bytes`: packed size of the
     context at this link. `payload_bytes`: of the unpacked payload, `stored_bytes` of the stored
     one; equal when it is stored as it is. `previous`: digest of the link before, empty for a base.
+    `by_dictionary`: the payload is compressed by what the chain's payloads end with.
     """
 
     kind: LinkKind
@@ -62,6 +63,7 @@ class Header(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     payload_bytes: int
     stored_bytes: int
     previous: bytes
+    by_dictionary: bool = False
 
 
 class Link(msgspec.Struct, frozen=True, gc=False):
@@ -76,23 +78,25 @@ class Link(msgspec.Struct, frozen=True, gc=False):
         header = self.header
         if header.stored_bytes == header.payload_bytes:
             return self.stored
-        if header.kind is LinkKind.BASE:
-            dictionary = b""
-        return decompress(header.run_id, self.stored, header.payload_bytes, dictionary)
+        needed = dictionary if header.by_dictionary else b""
+        return decompress(header.run_id, self.stored, header.payload_bytes, needed)
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(Header).decode
 
 
-def write_link(header: Header, payload: bytes, dictionary: bytes) -> tuple[bytes, bytes]:
-    """The link's bytes, and its digest. Sizes in `header` are set here."""
-    frame = compress(payload, b"" if header.kind is LinkKind.BASE else dictionary)
-    stored = payload if frame is None else frame
+def write_link(header: Header, payload: bytes, frame: Frame) -> tuple[bytes, bytes]:
+    """The link's bytes, and its digest. `frame` holds `payload`; what it says of it is set here."""
     packed = _encode(
-        msgspec.structs.replace(header, payload_bytes=len(payload), stored_bytes=len(stored))
+        msgspec.structs.replace(
+            header,
+            payload_bytes=len(payload),
+            stored_bytes=len(frame.data),
+            by_dictionary=frame.by_dictionary,
+        )
     )
-    body = _FIXED.pack(MAGIC, FORMAT, len(packed)) + packed + stored
+    body = _FIXED.pack(MAGIC, FORMAT, len(packed)) + packed + frame.data
     digest = hashlib.sha256(body).digest()
     return body + digest, digest
 
@@ -130,6 +134,8 @@ def _header(run_id: str, packed: bytes, declared: int) -> Header:
     sizes = (header.context_bytes, header.payload_bytes, header.stored_bytes)
     if min(*sizes, header.run_version, header.at_ms) < 0:
         raise SnapshotCorrupt(run_id, Fault.HEADER, "a number below zero")
+    if header.by_dictionary and header.kind is LinkKind.BASE:
+        raise SnapshotCorrupt(run_id, Fault.HEADER, "a base that needs a dictionary")
     if header.stored_bytes > header.payload_bytes:
         raise SnapshotCorrupt(run_id, Fault.HEADER, "a payload that is smaller unpacked")
     if max(sizes) > PAYLOAD_BYTES_MAX:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from dalsegno.schemas.control import Policy
 from dalsegno.storage.snapshots.chain import About, ChainWriter, prune, restore
 from dalsegno.storage.snapshots.errors import Fault, SnapshotCorrupt
-from dalsegno.storage.snapshots.frame import decompress
+from dalsegno.storage.snapshots.frame import decompress, store
 from dalsegno.storage.snapshots.link import Header, LinkKind, read_link, write_link
 from dalsegno.streams.core.context import Context
 from dalsegno.streams.core.context_delta import ops_between
@@ -259,13 +259,13 @@ def test_operations_that_do_not_fit_are_a_fault_of_their_link() -> None:
         base.header, kind=LinkKind.DELTA, run_version=9, previous=base.digest
     )
     for payload in (pack([["app", ["nothing"], [1]]]), b"\xc1"):
-        link, _ = write_link(head, payload, b"")
+        link, _ = write_link(head, payload, store(payload))
         found = restore("r", [made.links[0], link])
         assert found.place == 0
         assert [fault.fault for fault in found.faults] == [Fault.CONTENT]
-    link, _ = write_link(
-        msgspec.structs.replace(head, context_bytes=77), pack([["set", ["n"], 5]]), b""
-    )
+    payload = pack([["set", ["n"], 5]])
+    head = msgspec.structs.replace(head, context_bytes=77)
+    link, _ = write_link(head, payload, store(payload))
     assert restore("r", [made.links[0], link]).faults[0].fault is Fault.CONTENT
 
 
