@@ -269,6 +269,15 @@ def test_operations_that_do_not_fit_are_a_fault_of_their_link() -> None:
     assert restore("r", [made.links[0], link]).faults[0].fault is Fault.CONTENT
 
 
+def test_a_link_whose_version_does_not_grow_is_no_next_link() -> None:
+    base = history(0).links[0]
+    first = read_link("r", base)
+    payload = pack([["set", ["n"], 5]])
+    head = msgspec.structs.replace(first.header, kind=LinkKind.DELTA, previous=first.digest)
+    link, _ = write_link(head, payload, store(payload))
+    assert [fault.fault for fault in restore("r", [base, link]).faults] == [Fault.ORDER]
+
+
 @pytest.mark.parametrize("keep", [1, 3, 17, 60, 500])
 def test_pruning_makes_the_base_anew_and_every_kept_link_restores(keep: int) -> None:
     made = history(60)
