@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from tests.simulation.clock import Process
 from tests.simulation.log import Changelog, Entry, LogPartition
+from tests.simulation.promises import BrokenPromiseError
 from tests.simulation.reference import Reference, encode
-from tests.simulation.story import BrokenPromiseError, Story
+from tests.simulation.story import Story
 
 from dalsegno.schemas.outputs import RunState
 from dalsegno.schemas.plan import StepRole
@@ -32,7 +33,9 @@ class Checker:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.references = [Reference(world, number) for number in range(world.setup.partitions)]
+        self.references = [
+            world.reference_class(world, number) for number in range(world.setup.partitions)
+        ]
         self.seen: dict[tuple[str, int], int] = {}
         self.missing: list[dict[tuple[str, int], int]] = [{} for _ in self.references]
         self.shadows = [world.new_partition(ref.number).parts() for ref in self.references]
@@ -176,7 +179,7 @@ class Checker:
         if story.state is RunState.SUCCEEDED:
             forward = StepRole.FORWARD
             steps = [step.name for step in spec.started.plan.steps if step.role is forward]
-            undone = [step for step in steps if step not in story.completed]
+            undone = [step for step in steps if not story.is_done(step)]
             if undone:
                 raise BrokenPromiseError(f"P6: run {story.run_id} succeeded without {undone}")
             story.check_context()

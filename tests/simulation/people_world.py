@@ -14,6 +14,7 @@ from __future__ import annotations
 from random import Random
 
 import msgspec
+from tests.simulation.promises import BrokenPromiseError
 from tests.unit.core.log import (
     Log,
     escalations,
@@ -35,10 +36,6 @@ from dalsegno.streams.core.people.lint import lint
 SECRET = "4111-2222-3333"
 KINDS = tuple(DecisionType)
 REMINDERS_MAX = 5
-
-
-class BrokenPromiseError(AssertionError):
-    """What the world found."""
 
 
 def plan() -> Plan:

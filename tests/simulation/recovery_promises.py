@@ -7,7 +7,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.simulation.story import BrokenPromiseError
+from tests.simulation.promises import BrokenPromiseError
 
 from dalsegno.schemas.control import RecoveryFrozen, RecoveryReleased
 from dalsegno.schemas.events import RunStarted

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from tests.simulation.log import Entry
 from tests.simulation.poison import POISON
-from tests.simulation.story import FINAL, BrokenPromiseError, FoldRaisedError, Story
+from tests.simulation.promises import BrokenPromiseError, FoldRaisedError
+from tests.simulation.story import FINAL, Story
 
 from dalsegno.schemas.control import ClockTick, StallSuspected, Verdict
 from dalsegno.schemas.events import AttemptEvent, RunEvent
@@ -133,8 +134,8 @@ class Reference:
             story.on_transition(change, entry, *now)
             if change.cause in {"RunResumed", "InformationSupplied"} and story.state not in FINAL:
                 view = partition.run(change.run_id)
-                if view is not None and story.expires_ms not in {0, view.expires_ms}:
-                    story.fail("P6", f"{change.cause} moved the end of its time")
+                if view is not None:
+                    story.check_end_of_time(change.cause, view.expires_ms)
         elif isinstance(action, Escalate):
             self.story(action.escalation.run_id).on_escalation(action.escalation)
         elif isinstance(action, PutAside):

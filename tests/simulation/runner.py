@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.simulation.story import BrokenPromiseError
+from tests.simulation.promises import BrokenPromiseError
 from tests.simulation.world import TAIL, World
 
 

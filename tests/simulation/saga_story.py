@@ -183,6 +183,6 @@ class SagaStory(Story):
 
     def without_end(self, check: Any, *what: Any) -> None:
         """A run that goes back has no time to live."""
-        self.expires_ms = NEVER
+        was, self.expires_ms = self.expires_ms, NEVER
         check(*what)
-        self.expires_ms = 0
+        self.expires_ms = was

@@ -12,9 +12,9 @@ from tests.simulation.body import Body
 from tests.simulation.clock import Step
 from tests.simulation.invariants import Checker
 from tests.simulation.plans import SHAPES, RunSpec, draw_step, pack
+from tests.simulation.promises import BrokenPromiseError
 from tests.simulation.receiver import Call, Receiver
 from tests.simulation.saga_story import SagaStory
-from tests.simulation.story import BrokenPromiseError
 from tests.simulation.world import Odds, World
 
 from dalsegno.schemas.events import FailureType, RunStarted

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Protocol
 
-from dalsegno.schemas.control import BreakerState, ClockTick, FaultPointChanged, QuotaGranted
+from tests.simulation.permits import PermitBook, check_views
+
+from dalsegno.schemas.control import ClockTick
 from dalsegno.streams.core.actions import Dispatch, Output
 from dalsegno.streams.core.partition import Partition
 from dalsegno.streams.core.record import Record
 
 T0 = 1_800_000_000_000
-
-
-class BrokenPromiseError(AssertionError):
-    """A promise of the fault points was broken."""
 
 
 class Schedule:
@@ -65,9 +62,7 @@ class Shard:
         self.log: list[Record] = []
         self.fold = Partition(number)
         self.saved: tuple[int, dict[bytes, bytes]] = (0, {})
-        self.held: dict[str, int] = {}
-        self.given: Counter[str] = Counter()
-        self.leases: dict[str, int] = {}
+        self.book = PermitBook()
         self.ticks = 0
 
     def append(self, event: object) -> None:
@@ -78,62 +73,26 @@ class Shard:
         self.read()
 
     def read(self) -> None:
-        """The owner applies what it has not applied yet."""
+        """The owner applies what it has not applied yet; what came of it is judged once."""
         while self.fold.position < len(self.log):
             record = self.log[self.fold.position]
-            before = self._heard(record)
+            fresh = record.offset >= self.world.judged[self.number]
+            if fresh:
+                self.world.judged[self.number] = record.offset + 1
+                self.book.heard(record.event, record.at_ms)
             outputs = self.fold.apply(record)
-            if before:
+            if fresh:
                 self._judge(record, outputs)
-                self._opened(record.event)
             self.world.outputs(self, outputs)
 
-    def _heard(self, record: Record) -> bool:
-        """Keeps account of what was allowed, once for each record of the log."""
-        if record.offset < self.world.judged[self.number]:
-            return False
-        self.world.judged[self.number] = record.offset + 1
-        event = record.event
-        if isinstance(event, FaultPointChanged):
-            if event.state is BreakerState.CLOSED and not event.window:
-                self.held.pop(event.fault_point, None)
-        elif isinstance(event, QuotaGranted) and event.fault_point in self.held:
-            self.held[event.fault_point] += event.permits
-            self.leases[event.fault_point] = record.at_ms + event.lease_ms
-        return True
-
-    def _opened(self, event: object) -> None:
-        """After it was applied: timers that fire with an opening still go by what was before."""
-        if not isinstance(event, FaultPointChanged) or not (
-            event.window or event.state != "closed"
-        ):
-            return
-        if event.state is BreakerState.OPEN or event.fault_point not in self.held:
-            self.held[event.fault_point] = 0
-            self.given[event.fault_point] = 0
-
     def _judge(self, record: Record, outputs: list[Output]) -> None:
-        log_ms = self.fold.log_ms
         for output in outputs:
-            if not isinstance(output.action, Dispatch):
-                continue
-            handoff = output.action.handoff
-            for name in self.world.depends_on[handoff.run_id, handoff.step]:
-                if name not in self.held:
-                    continue
-                self.given[name] += 1
-                if self.given[name] > self.held[name]:
-                    raise BrokenPromiseError(f"{handoff.run_id} went without a permit of {name}")
-                if handoff.start_by_ms > self.leases[name]:
-                    raise BrokenPromiseError(f"{handoff.run_id} may start after its lease")
-        for name, view in self.fold._now.points.views.items():
-            waiting = self.fold._now.points.waiting(name)
-            if view.hand and view.hand[0][0] <= log_ms and record.at_ms >= log_ms:
-                raise BrokenPromiseError(f"a permit of {name} outlived its lease")
-            if view.hand and not waiting and not view.shared:
-                raise BrokenPromiseError(f"permits of {name} are kept though nothing waits")
-            if waiting and not view.due_ms:
-                raise BrokenPromiseError(f"{waiting} wait for {name} and nobody is told")
+            if isinstance(output.action, Dispatch):
+                handoff = output.action.handoff
+                names = self.world.depends_on[handoff.run_id, handoff.step]
+                self.book.handed_out(handoff, names)
+        check_views(self.fold, record.at_ms)
+        self.book.applied(record.event)
 
     def crash(self) -> None:
         """The owner dies; the next one restores the last checkpoint and reads on."""

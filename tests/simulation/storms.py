@@ -7,23 +7,24 @@ One seed is one schedule. Promises are checked after every record and at the end
 from __future__ import annotations
 
 import random
-from collections import Counter, defaultdict
+from collections import defaultdict
 
 import msgspec
-from tests.simulation.storm_shards import T0, BrokenPromiseError, Schedule, Shard
+from tests.simulation.actor_promises import ActorPromises, order_of
+from tests.simulation.promises import BrokenPromiseError
+from tests.simulation.storm_shards import T0, Schedule, Shard
 
 from dalsegno.schemas.control import (
     ClockTick,
     Policy,
     PolicySet,
-    QuotaGranted,
 )
 from dalsegno.schemas.events import FailureType, RunStarted, StepCompleted, StepFailed, StepStarted
 from dalsegno.schemas.outputs import FaultReport, Handoff, StepState
 from dalsegno.schemas.plan import Plan, RetryPolicy, StepPlan
-from dalsegno.streams.core.actions import Dispatch, Instruct, Output, ReportFault
+from dalsegno.streams.core.actions import Dispatch, Output, ReportFault
 from dalsegno.streams.core.faultpoint.actors import FaultPoints
-from dalsegno.streams.core.faultpoint.point import FaultPoint, Phase
+from dalsegno.streams.core.faultpoint.point import Phase
 from dalsegno.streams.core.partition import Partition
 from dalsegno.streams.core.record import Record
 
@@ -55,7 +56,7 @@ class StormWorld:
         self.down: dict[str, tuple[int, int]] = {}
         self.runs: list[tuple[int, str]] = []
         self.orders = 0
-        self.in_a_row: Counter[str] = Counter()
+        self.promises = ActorPromises(self._closes)
         self.faulty = faulty
         self._plan(draw)
 
@@ -149,14 +150,15 @@ class StormWorld:
     def _read_faults(self) -> None:
         while self.actors.position < len(self.faults):
             record = self.faults[self.actors.position]
-            before = {name: self._stands(p) for name, p in self.actors.points.items()}
-            outputs = self.actors.apply(record)
-            if record.offset >= self.actors_judged:
+            if record.offset < self.actors_judged:
+                outputs = self.actors.apply(record)
+            else:
                 self.actors_judged = record.offset + 1
-                self._judge_actors(before, outputs)
+                outputs = self.promises.apply(self.actors, record)
+                self._count()
+                self.orders += len(outputs)
             for output in outputs:
-                assert isinstance(output.action, Instruct)
-                event = output.action.event
+                event = order_of(output)
                 shard = self.shards[event.partition]
                 delay = self.time.random.randint(1, 30)
                 self.time.after(
@@ -165,38 +167,14 @@ class StormWorld:
                     ("events", shard.number),  # type: ignore[misc]
                 )
 
-    @staticmethod
-    def _stands(point: FaultPoint) -> tuple[Phase, int]:
-        return point.phase, point.open_ms
+    def _closes(self, name: str) -> None:
+        if not self.good[name]:
+            raise BrokenPromiseError(f"{name} closed without any success")
+        if self.is_down(name) and self.time.now_ms - self.down[name][0] > 1_500:
+            raise BrokenPromiseError(f"{name} closed while it was down")
 
-    def _judge_actors(self, before: dict[str, tuple[Phase, int]], outputs: list[Output]) -> None:
-        granted: Counter[str] = Counter()
-        for output in outputs:
-            assert isinstance(output.action, Instruct)
-            if isinstance(output.action.event, QuotaGranted):
-                granted[output.action.event.fault_point] += output.action.event.permits
-        self.orders += len(outputs)
+    def _count(self) -> None:
         for name, point in self.actors.points.items():
-            phase, open_ms = before.get(name, (Phase.HEALTHY, 0))
-            if point.phase is Phase.HALF_OPEN and granted[name] > 1:
-                raise BrokenPromiseError(f"{granted[name]} probes of {name}")
-            if point.phase is Phase.HALF_OPEN and sum(s.granted for s in point.sides.values()) > 1:
-                raise BrokenPromiseError(f"two probes of {name} are on their way")
-            if point.phase in (Phase.OPEN, Phase.HEALTHY) and granted[name]:
-                raise BrokenPromiseError(f"permits of {name} while it is {point.phase}")
-            if granted[name] and point.out > point.size:
-                raise BrokenPromiseError(f"{point.out} out on {name}, allowed {point.size}")
-            if phase is Phase.HALF_OPEN and point.phase is Phase.OPEN:
-                self.in_a_row[name] += 1
-                if point.open_ms < max(open_ms, 800 * min(5, 2 ** self.in_a_row[name])):
-                    raise BrokenPromiseError(f"the pause of {name} did not grow")
-            elif point.phase in (Phase.RAMPING, Phase.HEALTHY):
-                self.in_a_row[name] = 0
-            if phase is Phase.HALF_OPEN and point.phase is Phase.RAMPING:
-                if not self.good[name]:
-                    raise BrokenPromiseError(f"{name} closed without any success")
-                if self.is_down(name) and self.time.now_ms - self.down[name][0] > 1_500:
-                    raise BrokenPromiseError(f"{name} closed while it was down")
             failures = sum(r.failures for r in self.reported.values() if r.fault_point == name)
             if point.failures > failures:
                 raise BrokenPromiseError(f"{name}: {point.failures} of {failures} failures")

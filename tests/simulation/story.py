@@ -10,9 +10,11 @@ from typing import Any
 
 import msgspec
 from tests.simulation.body import written
+from tests.simulation.flight import Flight
 from tests.simulation.log import Entry
 from tests.simulation.plans import RunSpec
 from tests.simulation.poison import POISON
+from tests.simulation.promises import BrokenPromiseError, FoldRaisedError
 
 from dalsegno.schemas.control import StallSuspected, Verdict
 from dalsegno.schemas.events import (
@@ -51,7 +53,6 @@ FINAL = {
     RunState.EXPIRED,
 }
 RAISED = "apply raised"
-QUARANTINE_ENDS = {"RunCancelled", "timer:ttl", RAISED}
 # As in the world's policy: how many events may wait for a run, and how long.
 EARLY_MAX = 3
 EARLY_WAIT_MS = 15_000
@@ -63,28 +64,11 @@ MOVING = {*IN_FLIGHT, StepState.READY}
 unpack = msgspec.msgpack.decode
 
 
-class BrokenPromiseError(AssertionError):
-    """A promise of the design was broken; the text says which and where."""
-
-
-class FoldRaisedError(BrokenPromiseError):
-    """The fold raised on something else than the simulation's poison: a bug whatever follows."""
-
-
-class Flight:
-    """One dispatched epoch of a step. `over`: what ended it. `given_back`: not a timer."""
-
-    def __init__(self, handoff: Handoff, live_ms: int) -> None:
-        self.handoff = handoff
-        self.dispatched_live_ms = live_ms
-        self.started_live_ms: int | None = None
-        self.reported_at = -1
-        self.given_back = False
-        self.over = ""
-
-
 class Story:
     """`flies(run_id, step, epoch)`: does the core say that this attempt is running now?"""
+
+    # What may be applied to a run that was put aside.
+    quarantine_ends: frozenset[str] = frozenset({"RunCancelled", "timer:ttl", RAISED})
 
     def __init__(
         self, run_id: str, spec: RunSpec | None, flies: Callable[[str, str, int], bool]
@@ -168,9 +152,9 @@ class Story:
             return
         plan = self.spec.step(handoff.step)
         if plan.risk is not Risk.NONE:
-            self.fail("P7", f"risky step {handoff.step} was dispatched")
+            self.check_risk(handoff)
         for need in plan.needs:
-            if need not in self.completed:
+            if not self.is_done(need):
                 self.fail("P3", f"step {handoff.step} was dispatched before {need} completed")
         inputs = unpack(handoff.inputs)
         if sorted(inputs) != sorted(plan.reads):
@@ -183,7 +167,20 @@ class Story:
                     "P5", f"step {handoff.step}: {field} is {value}, not {self.expected(field)}"
                 )
 
-    def expected(self, field: str) -> str | None:
+    def check_risk(self, handoff: Handoff) -> None:
+        """P7: nobody approves anything here, so no risky step may go."""
+        self.fail("P7", f"risky step {handoff.step} was dispatched")
+
+    def is_done(self, step: str) -> bool:
+        """Whether what needs the step may go."""
+        return step in self.completed
+
+    def check_end_of_time(self, cause: str, expires_ms: int) -> None:
+        """An event that does not touch the run's time to live has left it where it was."""
+        if self.expires_ms not in {0, expires_ms}:
+            self.fail("P6", f"{cause} moved the end of its time")
+
+    def expected(self, field: str) -> Any:
         if field == "applicant":
             return self.run_id
         if field == "note":
@@ -216,7 +213,7 @@ class Story:
             self.state = change.run_state_after
         if change.cause == RAISED and POISON not in change.detail:
             raise FoldRaisedError(f"P12: run {self.run_id}: the fold raised {change.detail}")
-        applied = change.outcome is Outcome.APPLIED and change.cause not in QUARANTINE_ENDS
+        applied = change.outcome is Outcome.APPLIED and change.cause not in self.quarantine_ends
         if before is RunState.QUARANTINED and applied:
             self.fail("P12", f"is quarantined, and {change.cause} was applied")
         if before in FINAL and change.changes:

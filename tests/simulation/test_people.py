@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 from tests.simulation.people_mutants import BREAKS
-from tests.simulation.people_world import BrokenPromiseError, PeopleWorld
+from tests.simulation.people_world import PeopleWorld
+from tests.simulation.promises import BrokenPromiseError
 
 from dalsegno.schemas.control import DecisionType
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 from tests.simulation.mutants import Mutant
+from tests.simulation.promises import BrokenPromiseError
 from tests.simulation.recovery_mutants import RECOVERY_MUTANTS
 from tests.simulation.recovery_world import RecoveryWorld
-from tests.simulation.story import BrokenPromiseError
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -6,9 +6,9 @@ from collections import Counter
 
 import pytest
 from tests.simulation.mutants import Mutant
+from tests.simulation.promises import BrokenPromiseError, FoldRaisedError
 from tests.simulation.saga_mutants import SAGA_MUTANTS
 from tests.simulation.saga_world import SagaWorld
-from tests.simulation.story import BrokenPromiseError, FoldRaisedError
 
 from dalsegno.schemas.outputs import RunState
 

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.simulation.promises import BrokenPromiseError
 from tests.simulation.runner import FailedSeedError, run_seed
-from tests.simulation.story import BrokenPromiseError
 from tests.simulation.world import World
 
 ROOT = Path(__file__).resolve().parents[2]

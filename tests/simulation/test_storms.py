@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 import pytest
+from tests.simulation.promises import BrokenPromiseError
 from tests.simulation.storm_mutants import MUTANTS
-from tests.simulation.storm_shards import BrokenPromiseError
 from tests.simulation.storms import StormWorld
 
 SEEDS = 60

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.simulation.core_mutants import CORE_MUTANTS
 from tests.simulation.mutants import MODEL_MUTANTS, Mutant
+from tests.simulation.promises import BrokenPromiseError, FoldRaisedError
 from tests.simulation.state_mutants import STATE_MUTANTS
-from tests.simulation.story import BrokenPromiseError, FoldRaisedError
 from tests.simulation.world import World
 
 MUTANTS = (*MODEL_MUTANTS, *CORE_MUTANTS, *STATE_MUTANTS)

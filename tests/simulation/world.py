@@ -25,9 +25,11 @@ from tests.simulation.log import Changelog, Entry, LogPartition
 from tests.simulation.network import Network
 from tests.simulation.plans import RunSpec, draw_run
 from tests.simulation.poison import poisoned
+from tests.simulation.promises import BrokenPromiseError
 from tests.simulation.receiver import Receiver
+from tests.simulation.reference import Reference
 from tests.simulation.service import Services
-from tests.simulation.story import BrokenPromiseError, Story
+from tests.simulation.story import Story
 from tests.simulation.upgrade import NEW_CODE, OLD_CODE, Upgrade, code_for
 from tests.simulation.worker import Worker
 
@@ -150,13 +152,15 @@ class World:
     body_class = Body
     story_class = Story
     checker_class = Checker
+    reference_class = Reference
+    engine_class = Engine
 
     def __init__(self, seed: int, *, large: bool = False) -> None:
         self.seed = seed
         self.rng = rng = Random(seed)
-        self.setup = setup = Setup.draw(rng, large=large)
+        self.setup = setup = self.draw_setup(rng, large=large)
         self.odds = self.draw_odds(rng)
-        self.policy = POLICY
+        self.policy = self.draw_policy(rng)
         self.scheduler = Scheduler(rng, START_MS)
         self.network = Network(self.scheduler, setup.trouble_percent)
         self.calm_since_ms: int | None = None
@@ -184,6 +188,14 @@ class World:
         self.services = Services(self)
         self.upgrade = Upgrade(self) if setup.upgrade else None
         self.faults = Faults(self)
+
+    def draw_setup(self, rng: Random, *, large: bool) -> Setup:
+        """Size and severity of this world."""
+        return Setup.draw(rng, large=large)
+
+    def draw_policy(self, rng: Random) -> Policy:
+        """The first policy of this world."""
+        return POLICY
 
     def draw_odds(self, rng: Random) -> Odds:
         """How often what goes wrong in this world."""
@@ -221,7 +233,7 @@ class World:
     def _on_event(self, log: LogPartition, entry: Entry) -> None:
         event = entry.event
         self.trace("event", log.number, entry.offset, type(event).__name__, entry.key, entry.writer)
-        self.records[log.number].append(make_record(entry))
+        self.records[log.number].append(self.make_record(log, entry))
         self.checker.references[log.number].on_append(entry)
 
     def _on_output(self, log: LogPartition, entry: Entry) -> None:
@@ -232,6 +244,10 @@ class World:
             address = self.addresses.get(answer.reply_to)
             if address is not None and self.rng.random() >= self.odds.deaf:
                 self.scheduler.after(self.network.delay(), lambda: address(answer))
+
+    def make_record(self, log: LogPartition, entry: Entry) -> Record:
+        """What the intake makes of an entry of the events."""
+        return Record(entry.offset, entry.at_ms, entry.key.encode(), entry.value, entry.event)
 
     def next_number(self) -> int:
         self._number += 1
@@ -284,7 +300,7 @@ class World:
         self._digest.update(repr(line).encode())
 
     def start_engine(self, name: str) -> Engine:
-        engine = Engine(self, name)
+        engine = self.engine_class(self, name)
         engine.process.on_death = lambda: self._come_back(engine, self.start_engine, self.engines)
         return engine
 
@@ -347,7 +363,3 @@ class World:
         self.engine_group.expire()
         self.queue_group.expire()
         self.scheduler.after(1_000, self._expire_sessions)
-
-
-def make_record(entry: Entry) -> Record:
-    return Record(entry.offset, entry.at_ms, entry.key.encode(), entry.value, entry.event)

@@ -1,0 +1,72 @@
+"""What must hold of the actors of fault points after each record of their log."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from tests.simulation.promises import BrokenPromiseError
+
+from dalsegno.schemas.control import FaultPointChanged, QuotaGranted
+from dalsegno.streams.core.actions import Instruct, Output
+from dalsegno.streams.core.faultpoint.actors import FaultPoints
+from dalsegno.streams.core.faultpoint.point import FaultPoint, Phase
+from dalsegno.streams.core.record import Record
+
+Stand = tuple[Phase, int]
+
+
+def order_of(output: Output) -> FaultPointChanged | QuotaGranted:
+    """What an actor says to a partition."""
+    assert isinstance(output.action, Instruct), "actors say nothing else"
+    return output.action.event
+
+
+class ActorPromises:
+    """`closes(name)`: a breaker has closed by its probe; it raises if it should not have."""
+
+    def __init__(self, closes: Callable[[str], None]) -> None:
+        self._closes = closes
+        self._in_a_row: Counter[str] = Counter()
+
+    def apply(self, actors: FaultPoints, record: Record, *, by_hand: bool = False) -> list[Output]:
+        """Applies a record and checks what came of it. `by_hand`: a person steers with it."""
+        before = {name: (point.phase, point.open_ms) for name, point in actors.points.items()}
+        outputs = actors.apply(record)
+        granted = granted_by(outputs)
+        for name, point in actors.points.items():
+            stood = before.get(name, (Phase.HEALTHY, 0))
+            self._check_grants(name, point, granted[name])
+            self._check_moves(name, point, stood, by_hand=by_hand)
+        return outputs
+
+    def _check_grants(self, name: str, point: FaultPoint, granted: int) -> None:
+        if point.phase is Phase.HALF_OPEN and granted > 1:
+            raise BrokenPromiseError(f"P9: {granted} probes of {name}")
+        if point.phase is Phase.HALF_OPEN and sum(s.granted for s in point.sides.values()) > 1:
+            raise BrokenPromiseError(f"P9: two probes of {name} are on their way")
+        if point.phase in {Phase.OPEN, Phase.HEALTHY} and granted:
+            raise BrokenPromiseError(f"P9: permits of {name} while it is {point.phase}")
+        if granted and point.out > point.size:
+            raise BrokenPromiseError(f"P9: {point.out} out on {name}, allowed {point.size}")
+
+    def _check_moves(self, name: str, point: FaultPoint, stood: Stand, *, by_hand: bool) -> None:
+        phase, open_ms = stood
+        if phase is Phase.HALF_OPEN and point.phase is Phase.OPEN:
+            self._in_a_row[name] += 1
+            if point.open_ms < max(open_ms, 800 * min(5, 2 ** self._in_a_row[name])):
+                raise BrokenPromiseError(f"P9: the pause of {name} did not grow")
+        elif point.phase in {Phase.RAMPING, Phase.HEALTHY}:
+            self._in_a_row[name] = 0
+        if phase is Phase.HALF_OPEN and point.phase is Phase.RAMPING and not by_hand:
+            self._closes(name)
+
+
+def granted_by(outputs: Sequence[Output]) -> Counter[str]:
+    """Permits by fault point."""
+    granted: Counter[str] = Counter()
+    for output in outputs:
+        order = order_of(output)
+        if isinstance(order, QuotaGranted):
+            granted[order.fault_point] += order.permits
+    return granted
