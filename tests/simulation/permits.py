@@ -57,8 +57,8 @@ class PermitBook:
         names = set(dependencies)
         return [point for point in self.held if dependency_of(point) in names]
 
-    def handed_out(self, handoff: Handoff, dependencies: Iterable[str]) -> bool:
-        """A step goes. Returns whether it needed permits."""
+    def handed_out(self, handoff: Handoff, dependencies: Iterable[str]) -> list[str]:
+        """A step goes. Returns the fault points that it needed permits of."""
         points = self.holding(dependencies)
         for name in points:
             self.given[name] += 1
@@ -70,7 +70,7 @@ class PermitBook:
                 raise BrokenPromiseError(
                     f"P9: {handoff.run_id}/{handoff.step} may start after its lease of {name}"
                 )
-        return bool(points)
+        return points
 
 
 def check_views(fold: Partition, at_ms: int) -> None:

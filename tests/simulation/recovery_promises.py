@@ -12,7 +12,7 @@ from tests.simulation.promises import BrokenPromiseError
 from dalsegno.schemas.control import RecoveryFrozen, RecoveryReleased
 from dalsegno.schemas.events import RunStarted
 from dalsegno.schemas.outputs import Handoff, Outcome, StepState
-from dalsegno.schemas.plan import StepPlan
+from dalsegno.schemas.plan import StepPlan, StepRole
 from dalsegno.streams.core.actions import Audit, Dispatch, Output
 from dalsegno.streams.core.partition import Partition
 from dalsegno.streams.core.recovery.pacing import QUIET_MS, WIDTH_FIRST
@@ -39,13 +39,17 @@ class RecoveryPromises:
     """Checks after every event. Raises `BrokenPromiseError`."""
 
     def __init__(self, width: int) -> None:
-        self._width = width
+        # As the policy in force says.
+        self.width = width
+        # Attempts that went with a permit: that is a pace of its own.
+        self.permitted: set[tuple[str, str, int]] = set()
         self._plans: dict[str, tuple[str, dict[str, StepPlan]]] = {}
         self._scopes: dict[tuple[str, str], Scope] = {}
         self._again: set[tuple[str, str]] = set()
         self._first_ms = 0
         self._last_ms = -QUIET_MS - 1
         self._handed: dict[tuple[str, str], int] = {}
+        self._numbers: dict[type, int] = {}
 
     def started(self, event: RunStarted) -> None:
         """A run is about to start."""
@@ -65,7 +69,8 @@ class RecoveryPromises:
         self, partition: Partition, event: Any, now_ms: int, outputs: Sequence[Output]
     ) -> None:
         """One event has been applied."""
-        self._steered(partition, event, now_ms)
+        if not isinstance(event, RecoveryFrozen):
+            self._steered(partition, event, now_ms)
         # What ended in this event made room for what went in it, whatever order they came out in.
         for output in outputs:
             if isinstance(output.action, Audit):
@@ -80,18 +85,22 @@ class RecoveryPromises:
         for output in outputs:
             if isinstance(output.action, Dispatch):
                 self._dispatched(output.action.handoff, now_ms)
+        if isinstance(event, RecoveryFrozen):
+            # Timers that this record fired went ahead of it.
+            self._steered(partition, event, now_ms)
         for run_id in list(partition.run_ids()):
             for found in partition.previews.unowned(run_id):
                 raise BrokenPromiseError(f"P6: {run_id} {found.step} {found.state}: {found.why}")
         self._budgets(partition)
 
     def _steered(self, partition: Partition, event: Any, now_ms: int) -> None:
-        if isinstance(event, RecoveryFrozen):
+        if isinstance(event, RecoveryFrozen) and self._fresh(event):
             scope = Scope(event.flow, event.fault_point)
             self._scopes[event.flow, event.fault_point] = scope
-        elif isinstance(event, RecoveryReleased):
-            scope = self._scopes[event.flow, event.fault_point]
-            scope.open_ms, scope.rate, scope.went = now_ms, event.rate_per_s, []
+        elif isinstance(event, RecoveryReleased) and self._fresh(event):
+            known = self._scopes.get((event.flow, event.fault_point))
+            if known is not None:
+                known.open_ms, known.rate, known.went = now_ms, event.rate_per_s, []
         open_now = {
             (each.flow, each.fault_point)
             for each in partition.previews.look(limit=1, width=1).freezes
@@ -102,13 +111,18 @@ class RecoveryPromises:
                     raise BrokenPromiseError(f"freeze: {key} has thawed by itself")
                 del self._scopes[key]
 
+    def _fresh(self, event: RecoveryFrozen | RecoveryReleased) -> bool:
+        fresh = event.number > self._numbers.get(type(event), -1)
+        self._numbers[type(event)] = max(event.number, self._numbers.get(type(event), -1))
+        return fresh
+
     def _dispatched(self, handoff: Handoff, now_ms: int) -> None:
         flow, steps = self._plans[handoff.run_id]
         key = handoff.run_id, handoff.step
         if handoff.epoch <= self._handed.get(key, 0):
             raise BrokenPromiseError(f"P4: {key} epoch {handoff.epoch} is given out again")
         self._handed[key] = handoff.epoch
-        if handoff.epoch == 1:
+        if handoff.epoch == 1 and steps[handoff.step].role is StepRole.FORWARD:
             return
         for scope in self._scopes.values():
             if scope.open_ms is None and scope.covers(flow, steps[handoff.step]):
@@ -118,9 +132,9 @@ class RecoveryPromises:
             self._first_ms = now_ms
         self._last_ms = now_ms
         width = WIDTH_FIRST << min(40, (now_ms - self._first_ms) // 1_000)
-        if self._width:
-            width = min(width, self._width)
-        if len(self._again) > width:
+        if self.width:
+            width = min(width, self.width)
+        if len(self._again) > width and (*key, handoff.epoch) not in self.permitted:
             raise BrokenPromiseError(f"P9: {len(self._again)} recovery attempts out, {width} may")
 
     def _budgets(self, partition: Partition) -> None:
@@ -161,4 +175,5 @@ def turns(partition: Partition) -> dict[str, list[tuple[str, int]]]:
 
 
 def _final(state: str) -> bool:
-    return state in {"succeeded", "failed", "compensated", "cancelled", "expired"}
+    # Of one that was put aside nothing is out either.
+    return state in {"succeeded", "failed", "compensated", "cancelled", "expired", "quarantined"}

@@ -73,11 +73,15 @@ class Reference:
         self.check_time(event, live_before)
         for index, output in enumerate(outputs):
             self.check_sequence(entry, index, output)
+        self.check_outputs(entry, outputs)
         for action in by_unit([output.action for output in outputs]):
             self.check_action(entry, action)
         if isinstance(event, ClockTick | RunEvent):
             for story in self.stories.values():
                 story.check_clocks(self.log_ms, partition.live_ms)
+
+    def check_outputs(self, entry: Entry, outputs: list[Output]) -> None:
+        """All that came of one record; more is known of it in other worlds."""
 
     def check_count(self, entry: Entry) -> None:
         partition = self.partition

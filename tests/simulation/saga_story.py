@@ -25,6 +25,8 @@ class SagaStory(Story):
         super().__init__(*what)
         # What the last handoff of a step's compensation said of each of its effects.
         self.told: dict[str, dict[tuple[str, int], EffectStatus]] = {}
+        # Steps that a person has taken back, outside of what is known here.
+        self.by_hand: set[str] = set()
 
     def compensation_of(self, step: str) -> str:
         """The step that takes another one back, or an empty text."""
@@ -122,7 +124,8 @@ class SagaStory(Story):
                 self.fail("saga", f"goes back after its pivot {step.name}")
 
     def on_transition(self, change: Transition, entry: Entry, log_ms: int, live_ms: int) -> None:
-        if self.turned_at is None and change.run_state_after in _BACK:
+        turns = any(each.after is StepState.COMPENSATING for each in change.changes)
+        if self.turned_at is None and (turns or change.run_state_after in _BACK):
             self.turned_at = entry.offset
             self.expires_ms = 0
         before = self.state
@@ -168,7 +171,7 @@ class SagaStory(Story):
                 self.fail("saga", f"compensated, and {step} was taken back without all of {place}")
 
     def on_applied(self, change: Transition, entry: Entry, log_ms: int, live_ms: int) -> None:
-        if isinstance(entry.event, RunCancelled) and self.state in _BACK:
+        if isinstance(entry.event, RunCancelled) and self.turned_at is not None:
             return
         if self.turned_at is None:
             super().on_applied(change, entry, log_ms, live_ms)

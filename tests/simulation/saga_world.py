@@ -109,7 +109,9 @@ class SagaChecker(Checker):
             if undone and story.turned_at is None:
                 raise BrokenPromiseError(f"saga: {name} was taken back, its run never went back")
             back = story.compensation_of(step)
-            if story.state is RunState.COMPENSATED and back and applied and not undone:
+            by_hand = step in story.by_hand
+            stands = back and applied and not undone and not by_hand
+            if story.state is RunState.COMPENSATED and stands:
                 raise BrokenPromiseError(f"saga: compensated, and {name} stands")
         known = {key for key, _ in story.intended.values()}
         for of, call in receiver.undo_calls:

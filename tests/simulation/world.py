@@ -154,6 +154,7 @@ class World:
     checker_class = Checker
     reference_class = Reference
     engine_class = Engine
+    client_class = Client
 
     def __init__(self, seed: int, *, large: bool = False) -> None:
         self.seed = seed
@@ -184,7 +185,7 @@ class World:
         self._listen()
         self.engines = [self.start_engine(name) for name in self.code]
         self.workers = [self.start_worker(f"worker-{number}") for number in range(setup.workers)]
-        self.clients = [Client(self, spec) for spec in self.specs.values()]
+        self.clients = [self.client_class(self, spec) for spec in self.specs.values()]
         self.services = Services(self)
         self.upgrade = Upgrade(self) if setup.upgrade else None
         self.faults = Faults(self)

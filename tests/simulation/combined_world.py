@@ -1,0 +1,282 @@
+"""One world of everything: partitions, actors of fault points, recovery, sagas and people over one
+log, with all faults of engines, workers, clock and network, and those of dependencies.
+
+The seams are what it is for: a person who decides late on a run that went back meanwhile, a lease
+that lapses while an engine fails over, a release that races with a closing breaker.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import msgspec
+from tests.simulation import dependencies
+from tests.simulation.actors import Actor, ActorReference
+from tests.simulation.client import Client
+from tests.simulation.clock import Step
+from tests.simulation.combined_checks import CombinedChecker, CombinedReference
+from tests.simulation.combined_story import CombinedStory
+from tests.simulation.deciders import DECISION_KEYS, SECRET, People, Signed
+from tests.simulation.dependencies import NAMES
+from tests.simulation.engine import Engine
+from tests.simulation.log import Changelog, Entry, LogPartition
+from tests.simulation.operators import Operator, draw_dependencies
+from tests.simulation.plans import RunSpec, pack
+from tests.simulation.saga_world import SagaBody, SagaWorld
+from tests.simulation.world import Odds, Setup
+
+from dalsegno.schemas.control import Policy, PolicySet
+from dalsegno.schemas.events import FailureType, InformationSupplied, StepFailed
+from dalsegno.schemas.outputs import Escalation
+from dalsegno.schemas.plan import OnFailure, Risk, StepPlan
+from dalsegno.streams.core.actions import ReportFault
+from dalsegno.streams.core.record import Record
+from dalsegno.streams.core.runstate import Run
+
+
+class CombinedOdds(Odds, frozen=True):
+    """`outage`: of a dependency. `silent`: that nobody answers a package. `operator`: that one is
+    at the console. `inform`: that a field moves from outside.
+    """
+
+    outage: float = 0.0
+    silent: float = 0.0
+    operator: float = 0.0
+    inform: float = 0.0
+
+
+class CombinedBody(SagaBody):
+    """A step calls each service that it depends on before it acts."""
+
+    def run(self) -> Step:
+        for name in dict.fromkeys(self.plan.depends_on):
+            yield self.world.network.delay()
+            answered = yield from self.world.dependencies[name].serve(self.handoff)
+            if answered.error:
+                yield from self.say(
+                    StepFailed(
+                        **self.name(),
+                        failure_type=FailureType.DEPENDENCY,
+                        error_class=answered.error,
+                        dependency=name,
+                        retry_after_ms=answered.retry_after_ms,
+                    )
+                )
+                return
+        yield from super().run()
+
+
+class CombinedEngine(Engine):
+    """Beside each partition an actor of fault points."""
+
+    actor_class = Actor
+
+    def own(self, number: int, task: int) -> Step:
+        self.process.spawn(self.actor_class(self, number, task).life())
+        yield from super().own(number, task)
+
+
+class CombinedClient(Client):
+    """Now and then a field of its run moves from outside."""
+
+    def live(self) -> Step:
+        yield from super().live()
+        self.done = False
+        rng = self.world.rng
+        while rng.random() < self.world.odds.inform and not self.world.network.calm:
+            yield rng.randrange(100, 8_000)
+            steps = [step for step in self.spec.started.plan.steps if step.writes]
+            field = rng.choice(["applicant", *(name for step in steps for name in step.writes)])
+            number = self.world.next_number()
+            yield from self.say(
+                InformationSupplied(
+                    run_id=self.spec.run_id,
+                    information_id=f"moved-{number}",
+                    ops=pack([["set", [field], f"moved {number}"]]),
+                    origin="bank",
+                )
+            )
+        self.done = True
+
+
+class CombinedWorld(SagaWorld):
+    """Everything of one simulation of all parts."""
+
+    body_class = CombinedBody
+    story_class = CombinedStory
+    checker_class = CombinedChecker
+    reference_class = CombinedReference
+    engine_class = CombinedEngine
+    client_class = CombinedClient
+
+    def __init__(self, seed: int, *, large: bool = False) -> None:
+        self.fault_logs: list[LogPartition] = []
+        self.fault_changelogs: list[Changelog] = []
+        self.actor_references: list[ActorReference] = []
+        super().__init__(seed, large=large)
+        self.dependencies = dependencies.make(self, self.rng)
+        self.people = People(self)
+        self.operator = Operator(self)
+
+    def draw_setup(self, rng: Random, *, large: bool) -> Setup:
+        setup = Setup.draw(rng, large=large)
+        if large:
+            return setup
+        return msgspec.structs.replace(
+            setup,
+            workers=rng.choice((1, 2, 3)),
+            slots=rng.choice((1, 2, 4)),
+            runs=rng.choice((2, 3, 5)),
+            chaos_ms=rng.choice((10_000, 20_000, 30_000)),
+        )
+
+    def draw_odds(self, rng: Random) -> CombinedOdds:
+        odds = super().draw_odds(rng)
+        kinds = (*odds.failure_types, FailureType.MISSING_INFO, FailureType.UNSAFE)
+        named = {name: getattr(odds, name) for name in odds.__struct_fields__}
+        named |= {
+            "failure_types": kinds if rng.random() < 0.6 else odds.failure_types,
+            "cancel": rng.choice((0.0, 0.1, 0.3)),
+            "poison": rng.choice((0.0, 0.0, 0.05)),
+            "work_ms": rng.choice((50, 600, 2_000)),
+        }
+        return CombinedOdds(
+            **named,
+            outage=rng.choice((0.2, 0.6, 0.8)),
+            silent=rng.choice((0.0, 0.1, 0.3, 1.0)),
+            operator=rng.choice((0.0, 0.5, 1.0)),
+            inform=rng.choice((0.0, 0.3, 0.5)),
+        )
+
+    def draw_policy(self, rng: Random) -> Policy:
+        return msgspec.structs.replace(
+            super().draw_policy(rng),
+            decision_keys=DECISION_KEYS,
+            person_wait_ms=rng.choice((20_000, 60_000)),
+            reminder_first_ms=rng.choice((0, 5_000, 20_000)),
+            quota_lease_ms=rng.choice((2_500, 10_000)),
+            fault_report_ms=rng.choice((25, 200)),
+            recovery_width_max=rng.choice((0, 1, 3, 1_000)),
+            run_recoveries_max=rng.choice((4, 1_000, 1_000)),
+            freeze_stops_clocks=rng.random() < 0.5,
+            dependencies=draw_dependencies(rng),
+        )
+
+    def draw_spec(self, rng: Random, number: int) -> RunSpec:
+        spec = super().draw_spec(rng, number)
+        plan = spec.started.plan
+        steps = tuple(self.draw_seams(rng, step) for step in plan.steps)
+        plan = msgspec.structs.replace(
+            plan,
+            steps=steps,
+            secrets=("card",),
+            gates=("odd",) if rng.random() < 0.3 else (),
+            on_failure=OnFailure.COMPENSATE if rng.random() < 0.7 else OnFailure.PERSON,
+            stop_clocks_for_people=rng.random() < 0.3,
+        )
+        started = msgspec.structs.replace(
+            spec.started, plan=plan, context=pack({"applicant": spec.run_id, "card": SECRET})
+        )
+        return RunSpec(spec.run_id, started, spec.effects)
+
+    def draw_seams(self, rng: Random, step: StepPlan) -> StepPlan:
+        """What a step depends on, what it risks, and whether it reads what is secret."""
+        risk = Risk.NONE
+        if rng.random() < 0.12 and step.queue:
+            risk = rng.choice((Risk.MONEY, Risk.EXTERNAL))
+        return msgspec.structs.replace(
+            step,
+            depends_on=tuple(sorted(rng.sample(NAMES, rng.choice((0, 1, 1, 2))))),
+            reads=(*step.reads, "card") if rng.random() < 0.1 else step.reads,
+            risk=risk,
+            risk_reason="it is watched" if risk is not Risk.NONE else "",
+        )
+
+    def _make_logs(self) -> None:
+        super()._make_logs()
+        numbers = range(self.setup.partitions)
+        self.fault_logs = [
+            LogPartition(self.scheduler, "faults-topic", number, self.rng.randrange(-500, 500))
+            for number in numbers
+        ]
+        self.fault_changelogs = [Changelog(number) for number in numbers]
+        self.actor_references = [ActorReference(self, number) for number in numbers]
+        self.all_logs += self.fault_logs
+
+    def _listen(self) -> None:
+        super()._listen()
+        for reference, log in zip(self.actor_references, self.fault_logs, strict=True):
+            log.listeners.append(self._on_fault)
+            log.listeners.append(reference.on_append)
+            self.fault_changelogs[log.number].listeners.append(reference.on_commit)
+        for log in self.outputs["faults"]:
+            log.listeners.append(self._on_report)
+
+    def _on_fault(self, log: LogPartition, entry: Entry) -> None:
+        self.trace("fault log", log.number, entry.offset, type(entry.event).__name__, entry.key)
+
+    def _on_report(self, log: LogPartition, entry: Entry) -> None:
+        """What a partition reports stands in the faults topic, under the key of its point."""
+        assert isinstance(entry.event, ReportFault)
+        report = entry.event.report
+        self.fault_log_of(report.fault_point).append(
+            report.fault_point, report, writer=f"partition {log.number}"
+        )
+
+    def fault_log_of(self, point: str) -> LogPartition:
+        """Where the topic's key puts a fault point."""
+        return self.fault_logs[sum(point.encode()) % self.setup.partitions]
+
+    def actor_of(self, point: str) -> ActorReference:
+        return self.actor_references[self.fault_log_of(point).number]
+
+    def points_by_hand(self) -> list[str]:
+        """Fault points that somebody holds open, or limits."""
+        return [
+            name
+            for actor in self.actor_references
+            for name, point in actor.fold.points.items()
+            if point.held_open or point.limit
+        ]
+
+    def make_record(self, log: LogPartition, entry: Entry) -> Record:
+        record = super().make_record(log, entry)
+        if not isinstance(entry.event, Signed):
+            return record
+        keys = self.checker.references[log.number].partition.policy.decision_keys
+        return msgspec.structs.replace(record, event=entry.event.read(keys))
+
+    def is_asking(self, package: Escalation) -> bool:
+        """Whether the question of a package is still open."""
+        run_id, _, number = package.escalation_id.rpartition("#")
+        partition = self.checker.references[self.partition_of(run_id)].partition
+        run = partition._runs.get(run_id)
+        if not isinstance(run, Run):
+            return False
+        people = run.head.people
+        asks: list[Any] = [row.handled.ask for row in run.rows if row.handled is not None]
+        if people is not None:
+            asks += [people.gate, people.aside]
+        return any(ask is not None and ask.number == int(number) for ask in asks)
+
+    def _run(self) -> str:
+        for log in self.fault_logs:
+            policy = PolicySet(partition=log.number, number=1, policy=self.policy)
+            log.append("", policy, writer="console")
+        return super()._run()
+
+    def grow_calm(self) -> None:
+        super().grow_calm()
+        self.people.process.spawn(self.people.settle())
+        self.operator.process.spawn(self.operator.settle(), delay_ms=self.rng.randrange(1, 4_000))
+
+    def _settled(self) -> bool:
+        return self.operator.done and super()._settled() and self._points_rest()
+
+    def _points_rest(self) -> bool:
+        return not any(
+            point.waiting or point.out or point.held_open
+            for actor in self.actor_references
+            for point in actor.fold.points.values()
+        )
