@@ -242,7 +242,7 @@ class Points:
                 view.due_ms = now_ms
             if view.due_ms and view.due_ms <= now_ms:
                 found.append(view)
-            elif not view.holds and not view.due_ms and now_ms - view.failed_ms >= WATCH_MS:
+            elif self._watched_enough(view):
                 self._forget(view)
         if not found:
             self._reckon()
@@ -264,8 +264,17 @@ class Points:
         view.reported(
             self._around.log_ms, waiting, alive=view.holds and bool(waiting or running or view.hand)
         )
-        self._reckon()
+        if self._watched_enough(view):
+            self._forget(view)
+        else:
+            self._reckon()
         return made
+
+    def _watched_enough(self, view: View) -> bool:
+        """Whether a point that holds nothing has nothing to say, and has not failed for a while."""
+        if view.holds or view.due_ms:
+            return False
+        return self._around.log_ms - view.failed_ms >= WATCH_MS
 
     def _view(self, name: str) -> View | None:
         view = self.views.get(name)

@@ -242,6 +242,9 @@ class Steering:
             # The partitions forget their permits when they hear of it.
             for side in point.sides.values():
                 side.grants, side.running, side.unspent = [], 0, 0
+                if phase is Phase.HEALTHY:
+                    # Its line goes, and nobody says so: of what is healthy nothing is reported.
+                    side.waiting = 0
 
     def _changed(self, partition: int, number: int) -> FaultPointChanged:
         point = self._point

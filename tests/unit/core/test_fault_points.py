@@ -310,6 +310,21 @@ def test_a_point_that_failed_and_was_not_opened_is_forgotten_after_a_while() -> 
     assert log.partition.next_report_ms is None
 
 
+def test_a_point_whose_last_report_comes_after_its_watch_is_forgotten_with_it() -> None:
+    log = PointLog()
+    log.runs(3, "pay")
+    log.fail("r0")
+    log.began("s0", 1, "r1")
+    log.began("s0", 1, "r2")
+    log.later(9_995)
+    log.done("s0", 1, "r1")
+    log.done("s0", 1, "r2")
+    [said] = reports(log.later(1_000))
+    assert said.successes == 1
+    assert log.partition.next_report_ms is None
+    assert log.partition._now.points.views == {}
+
+
 @pytest.mark.parametrize("cut", range(1, 12))
 def test_a_restored_partition_says_and_does_the_same(cut: int) -> None:
     def story(log: PointLog) -> None:

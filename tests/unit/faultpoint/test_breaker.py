@@ -237,6 +237,15 @@ def test_a_limit_by_hand_holds_until_it_is_lifted() -> None:
     assert lab.point.phase is Phase.HEALTHY
 
 
+def test_a_healthy_point_counts_nobody_as_waiting() -> None:
+    lab = Lab()
+    lab.ramp(waiting=1)
+    lab.wait(DEFAULTS.calm_ms)
+    lab.wait(DEFAULTS.calm_ms)
+    assert lab.point.phase is Phase.HEALTHY
+    assert lab.point.waiting == 0
+
+
 def test_who_and_why_are_required() -> None:
     lab = Lab()
     lab.give(
