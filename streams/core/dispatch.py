@@ -29,6 +29,7 @@ from dalsegno.streams.core.runstate import (
     FLYING,
     GOING,
     HOLDING,
+    NEVER,
 )
 from dalsegno.streams.core.saga.handing import NOTHING, Taking, what_to_take_back
 from dalsegno.streams.core.step_table import DISPATCHED, HELD, PENDING, READY
@@ -45,6 +46,7 @@ _RUNNING: Final = RunState.RUNNING
 _NO_RISK: Final = Risk.NONE
 _COMPENSATION: Final = StepRole.COMPENSATION
 _FREEZE: Final = "freeze"
+_FAULT_POINT: Final = "fault point"
 # What a run is while something of it is out.
 _GOING: Final = frozenset({RunState.RUNNING, RunState.COMPENSATING})
 
@@ -241,6 +243,8 @@ def settle(draft: Draft) -> None:
         stands = stands or (waiting == _FREEZE and draft.now.policy.freeze_stops_clocks)
         if stands or head.clock_stopped_ms:
             _stop_clock(draft, stands=stands)
+    else:
+        _bound_waiting(draft)
     if state is not head.state:
         head.state = state
         draft.facts = True
@@ -266,6 +270,15 @@ def _stop_clock(draft: Draft, *, stands: bool) -> None:
         head.clock_stopped_ms = 0
 
 
+def _bound_waiting(draft: Draft) -> None:
+    """Going back takes no longer for an outage than going forward might: then a person is asked."""
+    head = draft.head
+    if head.waiting_for != _FAULT_POINT:
+        head.expires_ms = NEVER
+    elif head.expires_ms == NEVER:
+        head.expires_ms = draft.now.log_ms + head.ttl_ms
+
+
 def _line(draft: Draft) -> str:
     """The line that the run waits in: the last one entered, as long as a step stands there."""
     head = draft.head
@@ -283,7 +296,7 @@ def _line(draft: Draft) -> str:
 
 def _held_by(line: str) -> str:
     if line.startswith(POINT):
-        return "fault point"
+        return _FAULT_POINT
     return _FREEZE if line.startswith(FROZEN) else "turn"
 
 

@@ -18,7 +18,7 @@ from dalsegno.streams.core.flags import raise_flags
 from dalsegno.streams.core.moment import ACCEPTED, Ruling, refused
 from dalsegno.streams.core.names import ID_CHARS_MAX
 from dalsegno.streams.core.plan import PlanRefused
-from dalsegno.streams.core.recovery.giving_up import hand_over
+from dalsegno.streams.core.recovery.giving_up import hand_over, wait_no_longer
 from dalsegno.streams.core.rows import StepRow
 from dalsegno.streams.core.run_table import RUN_TABLE, RunInput
 from dalsegno.streams.core.runstate import IDLE
@@ -77,9 +77,10 @@ def risk_flagged(draft: Draft, event: RiskFlagged) -> Ruling:
 
 def expire_run(draft: Draft) -> None:
     """The run's time to live is over: it ends, is taken back, or is put to a person."""
-    if draft.head.saga is not None:
-        # Only one that was put aside on its way back has a time to live.
+    if draft.head.state is RunState.QUARANTINED and draft.head.saga is not None:
         fail_run(draft, "ttl_passed")
+    elif draft.head.saga is not None:
+        wait_no_longer(draft)
     elif not end_or_go_back(draft, "ttl_passed") and not hand_over(draft):
         _end(draft, RunState.EXPIRED, "ttl_passed")
 

@@ -114,7 +114,8 @@ RUN_TABLE: Final[dict[RunState, dict[RunInput, RunRule]]] = {
         EXTENDED=_TURNED,
         CANCELLED=_TURNED,
         DECIDED=_applied(_COMPENSATED, _WAITING, _FAILED),
-        EXPIRES=_STALE,
+        # What is left waits for fault points, and has done so for a whole time to live.
+        EXPIRES=_applied(_WAITING),
         ANSWER_BY=_applied(_FAILED),
     ),
     _QUARANTINED: {

@@ -13,7 +13,7 @@ from tests.simulation.recovery_promises import RecoveryPromises
 from tests.simulation.reference import Reference
 from tests.simulation.saga_world import SagaChecker
 
-from dalsegno.schemas.control import FaultPointChanged, PolicySet, QuotaGranted
+from dalsegno.schemas.control import DecisionMade, FaultPointChanged, PolicySet, QuotaGranted
 from dalsegno.schemas.events import RunStarted
 from dalsegno.schemas.outputs import Handoff
 from dalsegno.streams.core.actions import Dispatch, Output
@@ -36,11 +36,22 @@ class CombinedReference(Reference):
             self.world.checker.on_order(event)
         if isinstance(event, RunStarted) and event.run_id in self.world.specs:
             self.recovery.started(self.world.specs[event.run_id].started)
+        if isinstance(event, PolicySet):
+            # Timers of this record go by the one before, what may go now by the new one.
+            new = event.policy.recovery_width_max
+            self.recovery.width = (
+                max(self.recovery.width, new) if self.recovery.width and new else 0
+            )
         self.book.heard(event, log_ms)
         super().on_append(msgspec.structs.replace(entry, event=event))
         self.book.applied(event)
-        if isinstance(event, PolicySet) and self.partition.policy is event.policy:
-            self.recovery.width = event.policy.recovery_width_max
+        self.recovery.width = self.partition.policy.recovery_width_max
+
+    def check_time(self, event: Any, live_before: int) -> None:
+        if not isinstance(event, DecisionMade):
+            # One that takes a run back from where it was put aside finds deadlines that have
+            # passed there; the tick that is owed then fires them.
+            super().check_time(event, live_before)
 
     def check_outputs(self, entry: Entry, outputs: list[Output]) -> None:
         """All that came of one record."""
@@ -69,6 +80,11 @@ class CombinedChecker(SagaChecker):
     def on_order(self, order: Order) -> None:
         """An order to a partition is in the events."""
         self.world.actor_of(order.fault_point).on_order(order)
+
+    def is_out(self, run_id: str, step: str, epoch: int) -> bool:
+        """Whether an attempt runs, by the log."""
+        reference = self.references[self.world.partition_of(run_id)]
+        return reference.core_says_in_flight(run_id, step, epoch)
 
     def window_of(self, dependency: str, since_ms: int) -> int:
         """The largest window that any fault point of a dependency has had since then."""

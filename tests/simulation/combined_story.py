@@ -46,6 +46,7 @@ class CombinedStory(SagaStory):
         self.gates: dict[str, str] = {}
         self.stretched = False
         self.blurred = False
+        self.put_aside = False
 
     def is_done(self, step: str) -> bool:
         return step in self.completed or self.steps.get(step) is StepState.SKIPPED
@@ -90,6 +91,7 @@ class CombinedStory(SagaStory):
             self.check_silence(log_ms)
         if change.cause == "DecisionMade" and change.outcome is Outcome.APPLIED:
             self.on_decision(change, entry)
+        self.put_aside = self.put_aside or self.state is RunState.QUARANTINED
         super().on_transition(change, entry, log_ms, live_ms)
         if self.state in {RunState.WAITING, RunState.QUARANTINED}:
             self.stretched = True
@@ -173,7 +175,7 @@ class CombinedStory(SagaStory):
         assert self.spec is not None, "every run of these worlds has a spec"
         by_hand = any(each.decision is DecisionType.CANCEL for each in self.decided.values())
         goes_back = self.spec.started.plan.on_failure is OnFailure.COMPENSATE
-        if goes_back and not by_hand and not self.blurred:
+        if goes_back and not by_hand and not self.put_aside:
             super().check_nothing_left(offset)
 
     def on_escalation(self, escalation: Escalation) -> None:

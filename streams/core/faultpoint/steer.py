@@ -72,6 +72,9 @@ class Steering:
         elif side.waiting and current:
             # It waits for something that we know nothing about: our state was lost meanwhile.
             self._ramp("steps wait")
+        elif not current:
+            # Said ahead of hearing that all is well: its line and its permits are gone by now.
+            side.waiting = side.running = side.unspent = 0
 
     def _while_probing(self, report: FaultReport, side: Side) -> None:
         point = self._point

@@ -4,6 +4,9 @@ Real outages end soon or last for hours. A run that is still being brought back 
 over has not failed by itself, so it does not just expire: each step that waits to be brought back
 is put to a person, with all that is known, once in a run's life. It then has as long as a person
 has, and its time to live again.
+
+A run that is being taken back has no time to live. While all that is left of it waits for fault
+points, it has as long as it had forward; then its compensations are put to a person, each time.
 """
 
 from __future__ import annotations
@@ -15,6 +18,8 @@ from dalsegno.streams.core.draft import Draft
 from dalsegno.streams.core.escalating import ask
 from dalsegno.streams.core.people.asking import Failure
 from dalsegno.streams.core.recovery.damage import Damage
+from dalsegno.streams.core.recovery.holding import POINT
+from dalsegno.streams.core.runstate import NEVER
 from dalsegno.streams.core.step_table import BACKING_OFF, HELD
 
 REASON: Final = "outage_outlasted_ttl"
@@ -41,7 +46,25 @@ def hand_over(draft: Draft) -> bool:
         return False
     head.handed_over = True
     head.expires_ms = now.log_ms + now.policy.person_wait_ms + head.ttl_ms
-    since = now.log_ms - damage.since_ms
+    _ask_about(draft, waiting, damage)
+    return True
+
+
+def wait_no_longer(draft: Draft) -> None:
+    """All that is left to take back has waited for its fault points for a whole time to live."""
+    damage: Damage | None = draft.head.damage
+    assert damage is not None, "what is held is damage"
+    held = [
+        place
+        for place, row in enumerate(draft.run.rows)
+        if row.state is HELD and row.repair is not None and row.repair.by.startswith(POINT)
+    ]
+    draft.head.expires_ms = NEVER
+    _ask_about(draft, held, damage)
+
+
+def _ask_about(draft: Draft, waiting: list[int], damage: Damage) -> None:
+    since = draft.now.log_ms - damage.since_ms
     for place in waiting[:_STEPS_MAX]:
         row = draft.row(place)
         held = row.repair.by if row.repair is not None else ""
@@ -58,4 +81,3 @@ def hand_over(draft: Draft) -> bool:
         )
         ask(draft, place, row, reason=REASON, detail=detail, failure=failure)
     draft.reason = REASON
-    return True

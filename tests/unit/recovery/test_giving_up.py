@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from tests.unit.core.log import Log, assert_restores, chain, escalations, row, view
+from tests.unit.core.log import Log, assert_restores, chain, escalations, plan_of, row, step, view
+from tests.unit.core.point_log import PointLog
+from tests.unit.people.asking import decide
 from tests.unit.recovery.test_freezing import freeze
 
 from dalsegno.schemas.events import FailureType, StepFailed
 from dalsegno.schemas.outputs import RunState, StepState
-from dalsegno.schemas.plan import RetryPolicy
+from dalsegno.schemas.plan import OnFailure, RetryPolicy
 from dalsegno.streams.core.recovery.giving_up import REASON
 
 SLOW = RetryPolicy(initial_ms=3_600_000, max_ms=3_600_000, max_attempts=9, max_infra_attempts=9)
@@ -69,3 +71,37 @@ def test_what_stands_in_a_line_is_handed_over_too() -> None:
     log.tick()
     assert row(log, "s0").state is StepState.ESCALATED
     assert log.partition.previews.look(limit=1, width=1).waiting_steps == 0
+
+
+def test_compensations_wait_for_an_outage_no_longer_than_the_run_had_to_live() -> None:
+    log = PointLog()
+    plan = plan_of(
+        step("a", compensate="ua"),
+        step("b", needs=("a",)),
+        step("ua", role="compensation", depends_on=("pay",)),
+        on_failure=OnFailure.COMPENSATE,
+    )
+    log.start(plan, "r", ttl_ms=600_000)
+    log.began("a")
+    log.done("a", ops=[])
+    log.state()
+    log.began("b")
+    kind = FailureType.PERMANENT
+    log.put(StepFailed(run_id="r", step="b", epoch=1, failure_type=kind))
+    assert view(log).waiting_for == "fault point"
+    assert log.partition.previews.unowned("r") == []
+    assert_restores(log)
+    assert escalations(log.later(599_000)) == []
+    [package] = escalations(log.later(2_000))
+    assert (package.step, package.reason) == ("ua", REASON)
+    assert view(log).state is RunState.WAITING
+    # A person lets it wait on: then it is asked about again, after as long.
+    decide(log, package, "retry")
+    assert row(log, "ua").state is StepState.HELD
+    [again] = escalations(log.later(601_000))
+    assert again.reason == REASON
+    decide(log, again, "retry")
+    assert [handoff.step for handoff in log.grant(1)] == ["ua"]
+    log.began("ua", 1)
+    log.done("ua", 1, ops=[])
+    assert view(log).state is RunState.COMPENSATED
