@@ -39,6 +39,7 @@ class Operator:
         self.policy: Policy = world.policy
         self.policies = 1
         self.done = False
+        self.busy = False
         flows = sorted({spec.started.flow for spec in world.specs.values()})
         self.scopes = [("", ""), *((flow, "") for flow in flows), *(("", name) for name in NAMES)]
         if self.rng.random() < world.odds.operator:
@@ -49,10 +50,14 @@ class Operator:
             yield self.rng.randrange(300, 5_000)
             if self.world.network.calm:
                 return
+            self.busy = True
             yield from self.rng.choice(ACTIONS)(self)
+            self.busy = False
 
     def settle(self) -> Step:
         """In the calm: everything is released, closed, and without a limit."""
+        while self.busy:
+            yield 100
         while self.frozen:
             yield from self.release()
         for name in self.world.points_by_hand():

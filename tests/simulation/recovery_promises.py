@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.simulation.promises import BrokenPromiseError
+from tests.simulation.reference import by_unit
 
 from dalsegno.schemas.control import RecoveryFrozen, RecoveryReleased
 from dalsegno.schemas.events import RunStarted
-from dalsegno.schemas.outputs import Handoff, Outcome, StepState
+from dalsegno.schemas.outputs import Handoff, Outcome, StepState, Transition
 from dalsegno.schemas.plan import StepPlan, StepRole
 from dalsegno.streams.core.actions import Audit, Dispatch, Output
 from dalsegno.streams.core.partition import Partition
@@ -71,20 +72,11 @@ class RecoveryPromises:
         """One event has been applied."""
         if not isinstance(event, RecoveryFrozen):
             self._steered(partition, event, now_ms)
-        # What ended in this event made room for what went in it, whatever order they came out in.
-        for output in outputs:
-            if isinstance(output.action, Audit):
-                transition = output.action.transition
-                if transition.outcome is Outcome.APPLIED:
-                    for change in transition.changes:
-                        if change.after not in FLYING:
-                            self._again.discard((transition.run_id, change.step))
-                if transition.run_state_after is not None and _final(transition.run_state_after):
-                    ended = transition.run_id
-                    self._again = {key for key in self._again if key[0] != ended}
-        for output in outputs:
-            if isinstance(output.action, Dispatch):
-                self._dispatched(output.action.handoff, now_ms)
+        for action in by_unit([output.action for output in outputs]):
+            if isinstance(action, Audit):
+                self._moved(action.transition)
+            elif isinstance(action, Dispatch):
+                self._dispatched(action.handoff, now_ms)
         if isinstance(event, RecoveryFrozen):
             # Timers that this record fired went ahead of it.
             self._steered(partition, event, now_ms)
@@ -92,6 +84,16 @@ class RecoveryPromises:
             for found in partition.previews.unowned(run_id):
                 raise BrokenPromiseError(f"P6: {run_id} {found.step} {found.state}: {found.why}")
         self._budgets(partition)
+
+    def _moved(self, transition: Transition) -> None:
+        """What ended in a unit makes room for what goes in it."""
+        if transition.outcome is Outcome.APPLIED:
+            for change in transition.changes:
+                if change.after not in FLYING:
+                    self._again.discard((transition.run_id, change.step))
+        if transition.run_state_after is not None and _final(transition.run_state_after):
+            ended = transition.run_id
+            self._again = {key for key in self._again if key[0] != ended}
 
     def _steered(self, partition: Partition, event: Any, now_ms: int) -> None:
         if isinstance(event, RecoveryFrozen) and self._fresh(event):
