@@ -264,7 +264,9 @@ def _stop_clock(draft: Draft, *, stands: bool) -> None:
     """
     head, log_ms = draft.head, draft.now.log_ms
     if stands and not head.clock_stopped_ms:
-        head.clock_stopped_ms = log_ms
+        # A time that is over does not stand still: it is due in this very record.
+        if head.expires_ms > log_ms:
+            head.clock_stopped_ms = log_ms
     elif not stands and head.clock_stopped_ms:
         head.expires_ms += log_ms - head.clock_stopped_ms
         head.clock_stopped_ms = 0

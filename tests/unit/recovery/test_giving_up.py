@@ -105,3 +105,19 @@ def test_compensations_wait_for_an_outage_no_longer_than_the_run_had_to_live() -
     log.began("ua", 1)
     log.done("ua", 1, ops=[])
     assert view(log).state is RunState.COMPENSATED
+
+
+def test_a_time_to_live_that_is_over_does_not_stand_still() -> None:
+    log = Log()
+    freeze(log)
+    retry = RetryPolicy(initial_ms=50_000, max_ms=50_000, max_attempts=9, max_infra_attempts=9)
+    log.start(chain(2, retry=retry), ttl_ms=60_000)
+    log.began("s0")
+    kind = FailureType.TRANSIENT
+    log.put(StepFailed(run_id="r", step="s0", epoch=1, failure_type=kind))
+    # One tick finds the retry due, which the freeze holds, and then the end of its time.
+    log.now_ms += 70_000
+    log.tick()
+    [asked] = escalations(log.outputs)
+    assert (asked.reason, asked.step) == (REASON, "s0")
+    assert (log.partition.next_log_deadline_ms or 0) > log.now_ms
