@@ -56,24 +56,23 @@ class Desk:
 
     def decide(self, decision: str, package: str, reason: str, **fields: object) -> Ran:
         """Decide about one package."""
-        given = [
-            word for name, value in fields.items() for word in ("--set", f"{name}={_json(value)}")
-        ]
-        return self._decide(decision, reason, package, *given)
+        return self._decide(decision, reason, package, *_given(fields))
 
-    def decide_all(self, decision: str, lines: Iterable[str], reason: str) -> Ran:
+    def decide_all(self, decision: str, lines: Iterable[str], reason: str, **fields: object) -> Ran:
         """Decide about each package of a frozen list."""
         file = self._stage.folder / f"{decision}.list"
         file.write_text("".join(f"{line}\n" for line in lines))
-        return self._decide(decision, reason, "--bulk", str(file))
+        return self._decide(decision, reason, "--bulk", str(file), *_given(fields))
 
     def _decide(self, decision: str, reason: str, *rest: str) -> Ran:
         who = ["--reason", reason, "--key", str(self._key)]
         return self._stage.cli("escalations", "decide", decision, *rest, *who)
 
 
-def _json(value: object) -> str:
-    return json.dumps(value)
+def _given(fields: dict[str, object]) -> list[str]:
+    return [
+        word for name, value in fields.items() for word in ("--set", f"{name}={json.dumps(value)}")
+    ]
 
 
 def _package(found: dict[str, object]) -> Package:

@@ -1,0 +1,1 @@
+"""Records of meetings become cited reports: extract, summarise, format, each on its own queue."""
