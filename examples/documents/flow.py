@@ -48,6 +48,15 @@ class Progress(msgspec.Struct):
     claims: list[Claim] = []
     conclusion: Conclusion | None = None
 
+    def saved(self) -> Outputs:
+        """As a save holds it: lists and texts, no tuples."""
+        return {
+            "closely": self.closely,
+            "pages": self.pages,
+            "claims": [list(claim) for claim in self.claims],
+            "conclusion": None if self.conclusion is None else list(self.conclusion),
+        }
+
 
 def _begun(saved: object, closely: bool) -> Progress:
     if saved is not None:
@@ -79,10 +88,10 @@ async def extract(ctx: Context) -> Outputs:
         at.conclusion = found or at.conclusion
         at.pages = number
         ctx.progress()
-        await ctx.save(msgspec.to_builtins(at))
+        await ctx.save(at.saved())
     outputs: Outputs = {
         "title": rules.title(document["question"]),
-        "claims": [list(claim) for claim in at.claims],
+        "claims": at.saved()["claims"],
     }
     if at.conclusion is not None:
         outputs["conclusion"] = at.conclusion._asdict()

@@ -71,11 +71,6 @@ def title(question: str) -> str:
     return " ".join(question.split())
 
 
-def short_title(name: str) -> str:
-    """What the editor of this example calls a report whose title the archive does not take."""
-    return f"Report on {name}"
-
-
 def summary(found: Iterable[Claim]) -> list[Claim]:
     """The claims that have the most numbers in them, in the order of the pages."""
     every = list(found)
