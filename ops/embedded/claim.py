@@ -10,10 +10,10 @@ from dalsegno.ops.guard import await_predecessor, pid_in
 PID_FILE = "java.pid"
 
 
-def claim(data: Path) -> int:
+def claim(data: Path, pid_file: str = PID_FILE) -> int:
     """Lock the folder for this process; returns the lock's file descriptor.
 
-    Waits for the Java of an owner that was just killed; raises DataInUseError for a live owner.
+    Waits for the child of an owner that was just killed; raises DataInUseError for a live owner.
     The kernel drops the lock when the process ends, however it ends.
     """
     lock = os.open(data / "owner.lock", os.O_RDWR | os.O_CREAT, 0o644)
@@ -21,8 +21,8 @@ def claim(data: Path) -> int:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(lock)
-        raise DataInUseError(data, pid_in(data / PID_FILE)) from None
-    alive = await_predecessor(data / PID_FILE, str(data))
+        raise DataInUseError(data, pid_in(data / pid_file)) from None
+    alive = await_predecessor(data / pid_file, str(data))
     if alive is not None:
         os.close(lock)
         raise DataInUseError(data, alive)

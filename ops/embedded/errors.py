@@ -7,6 +7,10 @@ class EmbeddedKafkaError(Exception):
     """The embedded broker could not be had. The message is one line and says what to do."""
 
 
+class EmbeddedS3Error(Exception):
+    """The embedded S3 could not be had. The message is one line and says what to do."""
+
+
 class JavaNotFoundError(EmbeddedKafkaError):
     """No Java of a sufficient version. Permanent until one is installed."""
 
