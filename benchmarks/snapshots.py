@@ -28,8 +28,8 @@ from rich.console import Console
 from rich.table import Table
 
 from dalsegno.schemas.control import Policy
+from dalsegno.storage.frame import DICTIONARY_BYTES_MAX, store
 from dalsegno.storage.snapshots.chain import About, ChainWriter, restore
-from dalsegno.storage.snapshots.frame import DICTIONARY_BYTES_MAX, store
 from dalsegno.storage.snapshots.link import LinkKind, read_link
 from dalsegno.streams.core.context import Context
 from dalsegno.streams.core.context_delta import ops_between

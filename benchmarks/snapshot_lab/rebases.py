@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dalsegno.schemas.control import Policy
-from dalsegno.storage.snapshots.frame import store
+from dalsegno.storage.frame import store
 from dalsegno.storage.snapshots.rebase import Rent, base_due, pay
 from dalsegno.streams.core.context import Context
 

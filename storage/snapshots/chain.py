@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from dalsegno.schemas.control import Policy
+from dalsegno.storage.frame import DICTIONARY_BYTES_MAX, Frame, store
 from dalsegno.storage.snapshots.errors import Fault, SnapshotCorrupt
-from dalsegno.storage.snapshots.frame import DICTIONARY_BYTES_MAX, Frame, store
 from dalsegno.storage.snapshots.link import (
     PAYLOAD_BYTES_MAX,
     Header,

@@ -16,8 +16,8 @@ from typing import Final
 
 import msgspec
 
+from dalsegno.storage.frame import Frame, FrameError, decompress
 from dalsegno.storage.snapshots.errors import Fault, SnapshotCorrupt
-from dalsegno.storage.snapshots.frame import Frame, decompress
 
 MAGIC: Final = b"dsn1"
 FORMAT: Final = 1
@@ -79,7 +79,10 @@ class Link(msgspec.Struct, frozen=True, gc=False):
         if header.stored_bytes == header.payload_bytes:
             return self.stored
         needed = dictionary if header.by_dictionary else b""
-        return decompress(header.run_id, self.stored, header.payload_bytes, needed)
+        try:
+            return decompress(self.stored, header.payload_bytes, needed)
+        except FrameError as error:
+            raise SnapshotCorrupt(header.run_id, Fault.FRAME, str(error)) from error
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode

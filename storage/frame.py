@@ -1,7 +1,7 @@
-"""The payload of a link: compressed where that makes it smaller, unpacked within a bound.
+"""Payloads as they are stored: compressed where that makes them smaller, unpacked within a bound.
 
-A frame's own word on its size is compared with the link's header before anything is allocated; so a
-frame of a few bytes that declares exabytes costs nothing.
+A frame's own word on its size is compared with what its holder says before anything is allocated;
+so a frame of a few bytes that declares exabytes costs nothing.
 """
 
 from __future__ import annotations
@@ -10,13 +10,15 @@ from typing import Final, NamedTuple
 
 import zstandard
 
-from dalsegno.storage.snapshots.errors import Fault, SnapshotCorrupt
-
 LEVEL: Final = 3
 DICTIONARY_BYTES_MAX: Final = 32_768
-"""As much of the chain's last payloads serves as the dictionary of the next."""
+"""No dictionary is longer."""
 _WINDOW_LOG_MAX: Final = 27
 _PLAIN: Final = zstandard.ZstdCompressor(level=LEVEL, write_checksum=False)
+
+
+class FrameError(Exception):
+    """A frame that does not hold what its holder says."""
 
 
 class Frame(NamedTuple):
@@ -47,18 +49,17 @@ def _compressor(dictionary: bytes, size: int) -> zstandard.ZstdCompressor:
     return zstandard.ZstdCompressor(dict_data=raw, compression_params=parameters)
 
 
-def decompress(run_id: str, frame: bytes, size: int, dictionary: bytes = b"") -> bytes:
+def decompress(frame: bytes, size: int, dictionary: bytes = b"") -> bytes:
     """Exactly `size` bytes out of a frame. The caller has bounded `size`.
 
-    Raises `SnapshotCorrupt`.
+    Raises `FrameError`.
     """
     try:
         found = zstandard.get_frame_parameters(frame).content_size
     except zstandard.ZstdError as error:
-        raise SnapshotCorrupt(run_id, Fault.FRAME, str(error)) from error
+        raise FrameError(str(error)) from error
     if found != size:
-        detail = f"the frame declares {found} bytes, the header {size}"
-        raise SnapshotCorrupt(run_id, Fault.FRAME, detail)
+        raise FrameError(f"the frame declares {found} bytes, {size} are expected")
     raw = None
     if dictionary:
         raw = zstandard.ZstdCompressionDict(dictionary, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
@@ -66,8 +67,7 @@ def decompress(run_id: str, frame: bytes, size: int, dictionary: bytes = b"") ->
     try:
         payload = decompressor.decompress(frame, allow_extra_data=False)
     except zstandard.ZstdError as error:
-        raise SnapshotCorrupt(run_id, Fault.FRAME, str(error)) from error
+        raise FrameError(str(error)) from error
     if len(payload) != size:
-        detail = f"the frame holds {len(payload)} bytes, the header says {size}"
-        raise SnapshotCorrupt(run_id, Fault.FRAME, detail)
+        raise FrameError(f"the frame holds {len(payload)} bytes, {size} are expected")
     return payload

@@ -1,0 +1,198 @@
+"""The archive of a bucket: segments, and a manifest beside each.
+
+A segment is in the archive once its manifest is: the segment is put, read back and compared by its
+digest, and only then the manifest follows. A segment without one is what a crash left; `orphans`
+finds it. Names carry the digest of what they hold: two owners never write one name with different
+bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from dalsegno.storage.archive.objects import ArchiveError, Objects, Trouble
+from dalsegno.storage.archive.segment import (
+    Damage,
+    Entry,
+    Index,
+    Kind,
+    SegmentCorrupt,
+    read_entry,
+    read_index,
+)
+
+MANIFEST_BYTES_MAX: Final = 16 << 20
+ORPHAN_AGE_MS: Final = 24 * 3_600_000
+_SEGMENTS: Final = "segments/"
+_MANIFESTS: Final = "manifests/"
+_DIGEST_CHARS: Final = 16
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
+    """What a listing shows of a segment. `digest`: SHA-256 of the whole object.
+
+    `run_ids` are those whose state is in it, with the position of the fold that it has.
+    """
+
+    version: int = 1
+    segment: str
+    digest: bytes
+    size: int
+    partition: int
+    created_at_ms: int
+    first_offset: int
+    last_offset: int
+    records: int
+    run_ids: dict[str, int]
+
+
+_pack: Final = msgspec.msgpack.Encoder().encode
+_unpack: Final = msgspec.msgpack.Decoder(Manifest).decode
+
+
+class Archive:
+    """Everything under one prefix of a bucket. Calls block; raise `ArchiveError`."""
+
+    def __init__(self, objects: Objects, prefix: str) -> None:
+        self._objects = objects
+        self._prefix = f"{prefix}/" if prefix and not prefix.endswith("/") else prefix
+
+    def put(self, segment: bytes) -> Manifest:
+        """Put a segment, verify it, put its manifest. Again with the same bytes it does nothing.
+
+        Raises `ArchiveError`; of what came back other than it was put, `DAMAGED`.
+        """
+        digest = hashlib.sha256(segment).digest()
+        index = read_index("(new)", len(segment), lambda first, size: segment[first : first + size])
+        name = _name(index, digest)
+        key = self._prefix + _SEGMENTS + name
+        self._objects.put(key, segment)
+        if hashlib.sha256(self._objects.get(key)).digest() != digest:
+            raise ArchiveError(Trouble.DAMAGED, key, "what came back is not what was put")
+        manifest = _manifest(name, digest, len(segment), index)
+        self._objects.put(self._prefix + _MANIFESTS + name, _pack(manifest))
+        return manifest
+
+    def manifests(self, partition: int | None = None) -> Iterator[Manifest]:
+        """By partition and offset. Raises `ArchiveError`, `SegmentCorrupt`."""
+        prefix = self._prefix + _MANIFESTS + (f"{partition:05d}/" if partition is not None else "")
+        for each in self._objects.list(prefix):
+            yield self.manifest(each.key.removeprefix(self._prefix + _MANIFESTS))
+
+    def manifest(self, segment: str) -> Manifest:
+        """That of one segment. Raises `ArchiveError`, `SegmentCorrupt`."""
+        key = self._prefix + _MANIFESTS + segment
+        stat = self._objects.stat(key)
+        if stat is None:
+            raise ArchiveError(Trouble.MISSING, key, "no such segment is in the archive")
+        if stat.size > MANIFEST_BYTES_MAX:
+            raise SegmentCorrupt(key, Damage.TOO_LARGE, f"a manifest of {stat.size} bytes")
+        try:
+            found = _unpack(self._objects.get(key))
+        except msgspec.MsgspecError as error:
+            raise SegmentCorrupt(key, Damage.INDEX, f"no manifest: {error}") from error
+        if found.segment != segment:
+            raise SegmentCorrupt(key, Damage.INDEX, f"the manifest of {found.segment!a}")
+        return found
+
+    def index(self, manifest: Manifest) -> Index:
+        """The index of a segment, by ranges. Raises `ArchiveError`, `SegmentCorrupt`."""
+        key = self._key(manifest)
+        return read_index(key, manifest.size, self._reader(key))
+
+    def read(self, manifest: Manifest, entry: Entry) -> bytes:
+        """One payload, by a range. Raises `ArchiveError`, `SegmentCorrupt`."""
+        key = self._key(manifest)
+        return read_entry(key, entry, self._reader(key))
+
+    def run(self, manifest: Manifest, run_id: str) -> bytes:
+        """The payload of a run. Raises `ArchiveError`, `SegmentCorrupt`."""
+        entry = self.index(manifest).run(run_id)
+        if entry is None:
+            detail = f"run {run_id!a} is in its manifest and not in it"
+            raise SegmentCorrupt(self._key(manifest), Damage.INDEX, detail)
+        return self.read(manifest, entry)
+
+    def verify(self, manifest: Manifest) -> None:
+        """Read all of a segment and compare everything. Raises `ArchiveError`, `SegmentCorrupt`."""
+        key = self._key(manifest)
+        data = self._objects.get(key)
+        if len(data) != manifest.size or hashlib.sha256(data).digest() != manifest.digest:
+            raise SegmentCorrupt(key, Damage.DIGEST, "it is not what its manifest says")
+
+        def read(first: int, size: int) -> bytes:
+            return data[first : first + size]
+
+        index = read_index(key, len(data), read)
+        for entry in index.entries:
+            read_entry(key, entry, read)
+        if _manifest(manifest.segment, manifest.digest, len(data), index) != manifest:
+            raise SegmentCorrupt(key, Damage.INDEX, "its manifest says other than its index")
+
+    def orphans(self, now_ms: int, age_ms: int = ORPHAN_AGE_MS) -> list[str]:
+        """Segments without a manifest, put so long ago that no owner is still at it."""
+        known = {
+            each.key.removeprefix(self._prefix + _MANIFESTS)
+            for each in self._objects.list(self._prefix + _MANIFESTS)
+        }
+        found: list[str] = []
+        for each in self._objects.list(self._prefix + _SEGMENTS):
+            name = each.key.removeprefix(self._prefix + _SEGMENTS)
+            if name not in known and now_ms - each.at_ms >= age_ms:
+                found.append(name)
+        return found
+
+    def delete(self, segments: Sequence[str]) -> Mapping[str, ArchiveError]:
+        """Take segments out: manifests first, so that nothing listed is ever missing."""
+        failed = dict(self._objects.delete([self._prefix + _MANIFESTS + s for s in segments]))
+        gone = [s for s in segments if self._prefix + _MANIFESTS + s not in failed]
+        return {**failed, **self._objects.delete([self._prefix + _SEGMENTS + s for s in gone])}
+
+    def _key(self, manifest: Manifest) -> str:
+        return self._prefix + _SEGMENTS + manifest.segment
+
+    def _reader(self, key: str) -> _Reader:
+        return _Reader(self._objects, key)
+
+
+class _Reader:
+    """Ranges of one object."""
+
+    def __init__(self, objects: Objects, key: str) -> None:
+        self._objects = objects
+        self._key = key
+
+    def __call__(self, first: int, size: int) -> bytes:
+        return self._objects.get(self._key, first, size)
+
+
+def _name(index: Index, digest: bytes) -> str:
+    first, last = _span(index)
+    return f"{index.partition:05d}/{first:020d}-{last:020d}-{digest.hex()[:_DIGEST_CHARS]}"
+
+
+def _span(index: Index) -> tuple[int, int]:
+    return (
+        min(entry.first_offset for entry in index.entries),
+        max(entry.last_offset for entry in index.entries),
+    )
+
+
+def _manifest(name: str, digest: bytes, size: int, index: Index) -> Manifest:
+    first, last = _span(index)
+    runs = {entry.name: entry.last_offset for entry in index.entries if entry.kind is Kind.RUN}
+    return Manifest(
+        segment=name,
+        digest=digest,
+        size=size,
+        partition=index.partition,
+        created_at_ms=index.created_at_ms,
+        first_offset=first,
+        last_offset=last,
+        records=sum(entry.count for entry in index.entries if entry.kind is not Kind.RUN),
+        run_ids=runs,
+    )
