@@ -29,13 +29,16 @@ class PointControl(ControlEvent, frozen=True, kw_only=True, gc=False):
 
 
 class FaultPointSet(PointControl, frozen=True, kw_only=True, gc=False):
-    """A person steers a fault point by hand. One-shot by `request_id`. Who and why are kept."""
+    """A person steers a fault point by hand. Monotone by `number` in its fault point: an older one
+    that comes again undoes nothing. `request_id` names it. Who and why are kept.
+    """
 
     request_id: str
     action: HandAction
     decided_by: str
     reason: str
     limit: int = 0
+    number: int = 0
 
 
 class HealthReported(PointControl, frozen=True, kw_only=True, gc=False):

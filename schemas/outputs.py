@@ -265,7 +265,8 @@ class FaultReport(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     `running` are out with a permit, `unspent` permits are in hand. `seen`: the number of the last
     state or quota of this fault point that the partition has applied. `offset`, `index`: the
     report's own sequence. `baseline_ms`: the usual span of a step while the fault point was
-    healthy. `retry_after_ms`: the longest that the dependency has asked for.
+    healthy. `retry_after_ms`: the longest that the dependency has asked for. `slow`: attempts in a
+    row that took more than twice as long as is usual for their step, though nothing failed.
     """
 
     fault_point: str
@@ -283,6 +284,7 @@ class FaultReport(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     in_a_row: int = 0
     baseline_ms: int = 0
     retry_after_ms: int = 0
+    slow: int = 0
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -37,6 +37,7 @@ PARTITIONS: Final = 8
 _T0_MS: Final = 1_800_000_000_000
 _LINE: Final = POINT + NAME
 _DEPENDS: Final = (NAME,)
+_KIND: Final = ("flow", "validate")
 _BEFORE: Final = 400
 
 
@@ -116,17 +117,23 @@ class Side:
         self._number = number
         self._holds = Holds()
         self.policy = Policy()
-        self._points = Points(self, lambda name: self._holds.waiting(POINT + name))
+        self._points = Points(
+            self, lambda name: self._holds.waiting(POINT + name), self._usual_ms
+        )
         self._retry = RetryPolicy(max_infra_attempts=1_000)
         self._failures: dict[str, int] = {}
         self._offset = 0
         for _ in range(_BEFORE):
-            self._points.succeeded(_DEPENDS, int(SERVICE_S * 1_000), 0)
+            self._points.succeeded(_DEPENDS, int(SERVICE_S * 1_000), 0, _KIND)
 
     @property
     def log_ms(self) -> int:
         """Log time of the partition."""
         return self._world.log_ms
+
+    @staticmethod
+    def _usual_ms(_flow: str, _step: str) -> int:
+        return int(SERVICE_S * 1_000)
 
     def ready(self, run: str) -> Callable[[], None]:
         """The step of a run may go by its plan."""
@@ -159,7 +166,7 @@ class Side:
         points.landed((run, 0))
         if good:
             span_ms = int(span_s * 1_000)
-            points.succeeded(_DEPENDS, span_ms, offset)
+            points.succeeded(_DEPENDS, span_ms, offset, _KIND)
             world.done += 1
         else:
             points.failed(_DEPENDS, "", "down", retry_after_ms=0, offset=offset)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Iterator
 
 from dalsegno.ops.kafka.reader import Reader
@@ -63,12 +64,19 @@ def steer(
     reason: str,
     limit: int = 0,
 ) -> None:
-    """Append a hand control. Raises AppendError, NoKeyError, ReadError."""
+    """Append a hand control, under a number above all before it: the time, unless an operator whose
+    clock is ahead was here before. Raises AppendError, NoKeyError, ReadError.
+    """
+    try:
+        last = read_point(settings, name).hand_number
+    except NoSuchPointError:
+        last = 0
     append_to_faults(
         settings,
         FaultPointSet(
             source="cli",
             fault_point=name,
+            number=max(last + 1, time.time_ns() // 1_000_000),
             request_id=secrets.token_hex(8),
             action=action,
             decided_by=by,

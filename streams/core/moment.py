@@ -44,7 +44,7 @@ class Moment:
         self.outbox = Outbox()
         self.plans = PlanStore()
         self.recovery = Recovery()
-        self.points = Points(self, self._held_by)
+        self.points = Points(self, self._held_by, self.recovery.estimates.settled_ms)
         self.offset = 0
         self.at_ms = 0
         self.flying = 0

@@ -10,7 +10,7 @@ from dalsegno.streams.core import tags
 from dalsegno.streams.core.attempt import Attempt
 from dalsegno.streams.core.deadlines import refresh
 from dalsegno.streams.core.draft import Draft
-from dalsegno.streams.core.faultpoint.attempts import all_landed, follow
+from dalsegno.streams.core.faultpoint.attempts import all_landed, follow, went_well
 from dalsegno.streams.core.faultpoint.points import Points
 from dalsegno.streams.core.in_flight import attempt, attempt_of
 from dalsegno.streams.core.plan_store import PlanStore
@@ -221,8 +221,7 @@ class Runs:
         if points.views or draft.findings:
             follow(points, draft)
         elif draft.well is not None:
-            place, span_ms, offset = draft.well
-            points.succeeded(draft.steps[place].depends_on, span_ms, offset)
+            went_well(points, draft)
         draft.adopt(marks, self._flights)
         if draft.change is not None:
             marks.add(tags.ALL_CONTEXT)

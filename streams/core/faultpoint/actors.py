@@ -153,6 +153,8 @@ class FaultPoints:
         given = (event.request_id, event.decided_by, event.reason)
         if any(not 0 < len(text) <= ID_CHARS_MAX for text in given):
             return self._refuse("unsigned", "a hand control says who and why, and has an id")
+        if event.number <= 0:
+            return self._refuse("unnumbered", "hand controls of a fault point are numbered from 1 on")
         taken = self._steer(point, lambda steering: steering.hand(event))
         return Outcome.APPLIED if taken else Outcome.DUPLICATE
 

@@ -33,9 +33,13 @@ def blame(
 ) -> None:
     """An attempt failed by a dependency: the one that it names, or any that the step depends on."""
     offset = -1 if flight is None else flight.offset
+    began_ms = 0
+    if flight is not None and flight.since_ms < draft.now.log_ms:  # else it is heard of only now
+        began_ms = flight.since_ms
     finding = Finding(
         place,
         offset=offset,
+        began_ms=began_ms,
         dependency=dependency,
         error_class=error_class,
         retry_after_ms=retry_after_ms,
@@ -58,10 +62,18 @@ def follow(points: Points, draft: Draft) -> None:
             finding.error_class,
             retry_after_ms=finding.retry_after_ms,
             offset=finding.offset,
+            began_ms=finding.began_ms,
         )
     if draft.well is not None:
-        place, span_ms, offset = draft.well
-        points.succeeded(draft.steps[place].depends_on, span_ms, offset)
+        went_well(points, draft)
+
+
+def went_well(points: Points, draft: Draft) -> None:
+    """The attempt that the unit completed, to those that it depends on."""
+    assert draft.well is not None, "asked only of units that completed an attempt"
+    place, span_ms, offset = draft.well
+    step = draft.steps[place]
+    points.succeeded(step.depends_on, span_ms, offset, (draft.head.flow, step.name))
 
 
 def _flights(points: Points, draft: Draft) -> None:

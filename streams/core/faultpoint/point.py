@@ -1,7 +1,8 @@
 """One fault point: a breaker, a window, and the quotas of the partitions. Rules:
 
-* healthy: no permits needed, no hop, no event. 5 failures in a row: open. A partition waits all the
-  same (our state was lost meanwhile): ramping.
+* healthy: no permits needed, no hop, no event. 5 failures in a row: open. Attempts that are slow in
+  a row, though none fails: ramping. A partition waits all the same (our state was lost meanwhile):
+  ramping.
 * open: nothing goes. When its time is over and, if a health check is declared, one has just passed:
   half open.
 * half open: one permit, the probe's, to one partition. It succeeds: ramping. It fails, or its lease
@@ -65,7 +66,7 @@ class FaultPoint(msgspec.Struct, array_like=True, kw_only=True):
     success. `openings`, `open_ms`: in a row, and how long the last was; open until
     `until_ms`, `timed` while that is to come. `healthy_ms`: when a health
     check last passed. `calm_ms`: since when all demand has been met (0: it is not). `hands`: the
-    last controls by hand.
+    last controls by hand; `hand_number`: of the last one.
     """
 
     name: str
@@ -90,6 +91,7 @@ class FaultPoint(msgspec.Struct, array_like=True, kw_only=True):
     held_open: bool = False
     limit: int = 0
     hands: list[Hand] = []
+    hand_number: int = 0
     sides: dict[int, Side] = {}
     changed_ms: int = 0
     reason: str = ""

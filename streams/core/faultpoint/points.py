@@ -15,6 +15,7 @@ import msgspec
 from dalsegno.schemas.control import FaultPointChanged, Policy, QuotaGranted
 from dalsegno.schemas.outputs import FaultReport
 from dalsegno.streams.core.faultpoint.declared import SEPARATOR, dependency_of
+from dalsegno.streams.core.faultpoint.slowness import SLOW_MS_MIN, Streak, is_slow
 from dalsegno.streams.core.faultpoint.view import SPANS_MAX, WATCH_MS, Span, View
 from dalsegno.streams.core.names import NAME_CHARS_MAX, name_fault
 
@@ -30,6 +31,7 @@ class PointsPart(msgspec.Struct, array_like=True, kw_only=True, gc=False):
 
     views: list[View] = []
     spans: list[tuple[str, Span]] = []
+    streaks: list[tuple[str, Streak]] = []
 
 
 class Around(Protocol):
@@ -47,7 +49,8 @@ class Points:
 
     `holding`: those that hold steps, by dependency; empty in good times, which is all that the fast
     paths ask. `due_ms`: when something has to be said, or lapses. `waiting(point)` counts the steps
-    that a point holds.
+    that a point holds; `usual_ms(flow, step)` is how long such an attempt takes, 0 while that is
+    not certain. `streaks`: of slow attempts, by dependency; empty while none is slow.
     """
 
     __slots__ = (
@@ -58,17 +61,23 @@ class Points:
         "due_ms",
         "holding",
         "spans",
+        "streaks",
+        "usual_ms",
         "views",
         "waiting",
     )
 
-    def __init__(self, around: Around, waiting: Callable[[str], int]) -> None:
+    def __init__(
+        self, around: Around, waiting: Callable[[str], int], usual_ms: Callable[[str, str], int]
+    ) -> None:
         self._around = around
         self.views: dict[str, View] = {}
         self.holding: dict[str, list[View]] = {}
         self.spans: dict[str, Span] = {}
+        self.streaks: dict[str, Streak] = {}
         self.due_ms = NEVER
         self.waiting = waiting
+        self.usual_ms = usual_ms
         self._running: dict[str, dict[tuple[str, int], None]] = {}
         self._policy: Policy | None = None
         self._by_class: frozenset[str] = frozenset()
@@ -124,17 +133,25 @@ class Points:
                 del out[key]
                 self._news(self.views[name], outcome=False)
 
-    def counts(self, view: View, offset: int) -> bool:
+    def counts(self, view: View, offset: int, began_ms: int = 0) -> bool:
         """Whether an attempt that was given out at an offset of the log says anything about a fault
-        point as it stands now.
+        point as it stands now. Of a service's own (-1) only failures do while permits are needed:
+        those that began when the breaker had closed, at `began_ms`.
         """
-        return not view.holds or offset > view.since
+        if not view.holds or offset > view.since:
+            return True
+        return offset < 0 and view.state is BreakerState.CLOSED and began_ms > view.changed_ms
 
-    def succeeded(self, depends_on: Sequence[str], span_ms: int, offset: int) -> None:
-        """An attempt went well. In good times only its span is kept."""
+    def succeeded(
+        self, depends_on: Sequence[str], span_ms: int, offset: int, kind: tuple[str, str]
+    ) -> None:
+        """An attempt of a step of a flow went well. In good times only its span is kept."""
         holding, spans = self.holding, self.spans
+        looked = span_ms > SLOW_MS_MIN or self.streaks
         for name in depends_on:
             if not holding or name not in holding:
+                if looked and self._slow(name, span_ms, kind):
+                    continue
                 span = spans.get(name)
                 if span is not None:
                     span.add(span_ms)
@@ -144,6 +161,28 @@ class Points:
         if self.views:
             self._well(depends_on, span_ms, offset)
 
+    def _slow(self, name: str, span_ms: int, kind: tuple[str, str]) -> bool:
+        """Whether an attempt took too long, by a dependency that needs no permits."""
+        usual_ms = self.usual_ms(*kind)
+        streak = self.streaks.get(name)
+        step = SEPARATOR.join(kind)
+        if streak is not None:
+            usual_ms = streak.kept_ms(step, usual_ms)
+        if not is_slow(span_ms, usual_ms):
+            self.streaks.pop(name, None)
+            return False
+        if streak is None:
+            if len(self.streaks) >= SPANS_MAX:
+                return True
+            streak = self.streaks[name] = Streak()
+        streak.add(step, span_ms, usual_ms, self._around.log_ms)
+        view = self._view(name) if streak.tells else None
+        if view is not None:
+            del self.streaks[name]
+            view.slowed(streak.count)
+            self._news(view, outcome=True)
+        return True
+
     def _well(self, depends_on: Sequence[str], span_ms: int, offset: int) -> None:
         now_ms = self._around.log_ms
         for view in list(self.views.values()):
@@ -151,7 +190,7 @@ class Points:
                 if view.holds or now_ms - view.failed_ms < WATCH_MS:
                     view.succeeded(span_ms)
                     self._news(view, outcome=True)
-                else:
+                elif not view.slow:
                     self._forget(view)
 
     def failed(
@@ -162,6 +201,7 @@ class Points:
         *,
         retry_after_ms: int,
         offset: int,
+        began_ms: int = 0,
     ) -> None:
         """An attempt failed by the dependency that it names, else by all that it depends on.
 
@@ -171,7 +211,7 @@ class Points:
             return
         for name in (dependency,) if dependency else depends_on:
             view = self._view(self.point_of(name, error_class))
-            if view is not None and self.counts(view, offset):
+            if view is not None and self.counts(view, offset, began_ms):
                 view.failed(error_class[:NAME_CHARS_MAX], retry_after_ms, self._around.log_ms)
                 self._news(view, outcome=True)
 
@@ -193,7 +233,9 @@ class Points:
         if view is None:
             return False
         held, opened = view.holds, event.state != view.state
-        view.changed(event, offset)
+        view.changed(event, offset, self._around.log_ms)
+        if view.holds:
+            self.streaks.pop(dependency_of(view.name), None)
         if view.since == offset:
             self._running.pop(view.name, None)
         if held != view.holds:
@@ -316,12 +358,17 @@ class Points:
 
     def part(self) -> PointsPart:
         """What a checkpoint keeps."""
-        return PointsPart(views=list(self.views.values()), spans=list(self.spans.items()))
+        return PointsPart(
+            views=list(self.views.values()),
+            spans=list(self.spans.items()),
+            streaks=list(self.streaks.items()),
+        )
 
     def load(self, part: PointsPart) -> None:
         """As it was; attempts that are out come with their rows (`took_off`)."""
         self.views = {view.name: view for view in part.views}
         self.spans = dict(part.spans)
+        self.streaks = dict(part.streaks)
         for view in part.views:
             if view.holds:
                 self._sort(view)

@@ -69,6 +69,8 @@ class Steering:
         self._count(report)
         if point.in_a_row >= self._s.failures_to_open:
             self._open(f"{point.in_a_row} failures in a row")
+        elif report.slow and current:
+            self._ramp(f"{report.slow} attempts in a row were slow")
         elif side.waiting and current:
             # It waits for something that we know nothing about: our state was lost meanwhile.
             self._ramp("steps wait")
@@ -274,10 +276,11 @@ class Steering:
         return True
 
     def hand(self, event: FaultPointSet) -> bool:
-        """A person steers. False when this very request was taken before."""
+        """A person steers. False when this one, or a later one, was taken before."""
         point = self._point
-        if any(hand.request_id == event.request_id for hand in point.hands):
+        if event.number <= point.hand_number:
             return False
+        point.hand_number = event.number
         self._remember(event)
         by = f"by {event.decided_by}: {event.reason}"
         if event.action is HandAction.OPEN:

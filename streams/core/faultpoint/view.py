@@ -46,8 +46,9 @@ class View(msgspec.Struct, array_like=True, kw_only=True, gc=False):
 
     `seen`: number of the last state or quota applied; `since`: offset of the event from which on
     attempts need permits, and count. `hand`: permits as (lapses at, how many). `shared`: a step
-    needed a permit of another point beside one of this. Outcomes are those since the last report;
-    `due_ms`: when the next one is to be sent (0: nothing to say).
+    needed a permit of another point beside one of this. Outcomes are those since the last report,
+    `slow` among them: attempts in a row that were slow while it was healthy. `due_ms`: when the
+    next report is to be sent (0: nothing to say). `changed_ms`: when its state last changed.
     """
 
     name: str
@@ -67,6 +68,8 @@ class View(msgspec.Struct, array_like=True, kw_only=True, gc=False):
     failed_ms: int = 0
     due_ms: int = 0
     waiting: int = 0
+    slow: int = 0
+    changed_ms: int = 0
 
     @property
     def holds(self) -> bool:
@@ -88,13 +91,15 @@ class View(msgspec.Struct, array_like=True, kw_only=True, gc=False):
         """A permit was not used after all: the unit that took it was discarded."""
         self.hand = sorted([(lapses_ms, 1), *self.hand])
 
-    def changed(self, event: FaultPointChanged, offset: int) -> None:
+    def changed(self, event: FaultPointChanged, offset: int, now_ms: int) -> None:
         """The actor says where the fault point stands. An opening voids what is in hand."""
+        if event.state is not self.state:
+            self.changed_ms = now_ms
         opened = event.state is BreakerState.OPEN
         if opened or not self.holds:
             self.since = offset
             self.hand = []
-            self.failures = self.successes = self.in_a_row = self.span_ms = 0
+            self.failures = self.successes = self.in_a_row = self.span_ms = self.slow = 0
             self.retry_after_ms = 0
         self.state, self.window, self.seen = event.state, event.window, event.number
 
@@ -119,6 +124,10 @@ class View(msgspec.Struct, array_like=True, kw_only=True, gc=False):
         self.successes += 1
         self.span_ms += span_ms
         self.in_a_row = 0
+
+    def slowed(self, count: int) -> None:
+        """So many attempts in a row were slow."""
+        self.slow = max(self.slow, count)
 
     def failed(self, error_class: str, retry_after_ms: int, now_ms: int) -> None:
         """An attempt failed by this fault point."""
@@ -155,12 +164,13 @@ class View(msgspec.Struct, array_like=True, kw_only=True, gc=False):
             in_a_row=self.in_a_row,
             baseline_ms=usual_ms,
             retry_after_ms=self.retry_after_ms,
+            slow=self.slow,
         )
 
     def reported(self, now_ms: int, waiting: int, *, alive: bool) -> None:
         """It was said. `alive`: something waits or is out, so that more will follow."""
         self.failures = self.successes = self.span_ms = self.retry_after_ms = 0
-        self.in_a_row = 0
+        self.in_a_row = self.slow = 0
         self.reported_ms = now_ms
         self.waiting = waiting
         self.due_ms = now_ms + KEEPALIVE_MS if alive else 0

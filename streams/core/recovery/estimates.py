@@ -19,8 +19,10 @@ _BITS_MAX: Final = 34
 CLASSES: Final = 4 * (_BITS_MAX - 1)
 # All counts are halved above this many: the last hundred or so attempts decide.
 HALVE_ABOVE: Final = 128
-# Step types that a partition learns. Flows whose step names never repeat teach nothing anyway.
+# Step types that a partition remembers: beyond it the one is forgotten that completed longest ago.
 TYPES_MAX: Final = 4_096
+# A median of fewer attempts is an accident of these.
+SETTLED: Final = 16
 # Of a step that has never completed: a limit is usually ten times what is usual.
 _LIMIT_TO_USUAL: Final = 10
 
@@ -47,14 +49,15 @@ def middle_ms(number: int) -> int:
 
 
 class Durations:
-    """Durations of one step type, as counts by class."""
+    """Durations of one step type, as counts by class. `used`: number of its last observation."""
 
-    __slots__ = ("_counts", "_median_ms", "_total")
+    __slots__ = ("_counts", "_median_ms", "_total", "used")
 
-    def __init__(self, counts: dict[int, int] | None = None) -> None:
+    def __init__(self, counts: dict[int, int] | None = None, used: int = 0) -> None:
         self._counts = counts or {}
         self._total = sum(self._counts.values())
         self._median_ms = -1
+        self.used = used
 
     def add(self, took_ms: int) -> None:
         """Counts a completed attempt."""
@@ -79,36 +82,52 @@ class Durations:
                     break
         return self._median_ms
 
+    @property
+    def settled(self) -> bool:
+        """Whether enough attempts have completed for the median to say what is usual."""
+        return self._total >= SETTLED
+
     def pack(self) -> bytes:
-        """The counts, in order of their classes."""
-        return _encode(sorted(self._counts.items()))
+        """When it was last used, and the counts in order of their classes."""
+        return _encode((self.used, sorted(self._counts.items())))
 
     @classmethod
     def unpack(cls, data: bytes) -> Durations:
         """What `pack` wrote. Raises `msgspec.MsgspecError`."""
-        return cls(dict(_pairs.decode(data)))
+        used, pairs = _packed.decode(data)
+        return cls(dict(pairs), used)
 
 
-_pairs = msgspec.msgpack.Decoder(list[tuple[int, int]])
+_packed = msgspec.msgpack.Decoder(tuple[int, list[tuple[int, int]]])
 
 
 class Estimates:
-    """The step types of a partition. Part of its state: one part each, by `flow/step`."""
+    """The step types of a partition. Part of its state: one part each, by `flow/step`.
 
-    __slots__ = ("_dirty", "_types")
+    The types stand in the order of their last observation, which their parts hold: a restored
+    partition forgets the same one.
+    """
+
+    __slots__ = ("_dirty", "_types", "_used")
 
     def __init__(self) -> None:
         self._types: dict[str, Durations] = {}
         self._dirty: dict[str, None] = {}
+        self._used = 0
 
     def observe(self, flow: str, step: str, took_ms: int) -> None:
-        """An attempt completed, `took_ms` after it started. New types are learned up to a bound."""
+        """An attempt completed, `took_ms` after it started."""
         name = f"{flow}/{step}"
-        durations = self._types.get(name)
+        durations = self._types.pop(name, None)
         if durations is None:
+            durations = Durations()
             if len(self._types) >= TYPES_MAX:
-                return
-            durations = self._types[name] = Durations()
+                oldest = next(iter(self._types))
+                del self._types[oldest]
+                self._dirty[oldest] = None
+        self._types[name] = durations
+        self._used += 1
+        durations.used = self._used
         durations.add(took_ms)
         self._dirty[name] = None
 
@@ -116,6 +135,11 @@ class Estimates:
         """The median of a type; None when no attempt of it has completed here."""
         durations = self._types.get(f"{flow}/{step}")
         return None if durations is None else durations.median_ms
+
+    def settled_ms(self, flow: str, step: str) -> int:
+        """The median of a type of which enough attempts have completed here, else 0."""
+        durations = self._types.get(f"{flow}/{step}")
+        return durations.median_ms if durations is not None and durations.settled else 0
 
     def usual_ms(self, flow: str, step: StepPlan) -> int:
         """What an attempt of the step takes, at least 1: learned, or a part of its limit."""
@@ -128,11 +152,11 @@ class Estimates:
         """What each step of a plan takes, by its place."""
         return [self.usual_ms(flow, step) for step in steps]
 
-    def take_dirty(self) -> list[tuple[str, bytes]]:
-        """Types that changed since the last call, packed."""
-        dirty = [(name, self._types[name].pack()) for name in self._dirty]
+    def take_dirty(self) -> list[tuple[str, bytes | None]]:
+        """Types that changed since the last call, packed; None for those that are forgotten."""
+        types, dirty = self._types, self._dirty
         self._dirty = {}
-        return dirty
+        return [(name, types[name].pack() if name in types else None) for name in dirty]
 
     def packed(self) -> list[tuple[str, bytes]]:
         """All types, packed, in order of their names."""
@@ -140,5 +164,7 @@ class Estimates:
 
     def load(self, packed: Iterable[tuple[str, bytes]]) -> None:
         """Takes packed types back. Raises `msgspec.MsgspecError`."""
-        for name, data in packed:
-            self._types[name] = Durations.unpack(data)
+        found = [(name, Durations.unpack(data)) for name, data in packed]
+        found.sort(key=lambda each: each[1].used)
+        self._types = dict(found)
+        self._used = found[-1][1].used if found else 0

@@ -5,22 +5,24 @@ from __future__ import annotations
 import sys
 
 from aiohttp import ClientError, ClientSession, ClientTimeout
+from tests.integration.faults.service import KEY_HEADER
 
 from dalsegno.client import Context, DependencyDown, Flow, Worker
 
 flow = Flow("called", version=1, ttl="30m")
 TIMEOUT_S = 1.0
+AT_ONCE = 60
 _URL = sys.argv[2] if len(sys.argv) > 2 else ""
 
 
 @flow.step(reads=[], writes=["answer"], depends_on=["validation"], timeout="20s")
 async def validate(ctx: Context) -> dict[str, object]:
-    """Calls the service once."""
+    """Calls the service once, under the step's key."""
     timeout = ClientTimeout(total=TIMEOUT_S)
     try:
         async with (
             ClientSession(timeout=timeout) as session,
-            session.post(f"{_URL}/do/{ctx.run_id}") as answer,
+            session.post(f"{_URL}/do/{ctx.run_id}", headers={KEY_HEADER: ctx.key}) as answer,
         ):
             if answer.status == 503:
                 raise DependencyDown("validation", retry_after=f"{answer.headers['Retry-After']}s")
@@ -30,4 +32,4 @@ async def validate(ctx: Context) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    Worker([flow], name=sys.argv[1], concurrency=60).run()
+    Worker([flow], name=sys.argv[1], concurrency=AT_ONCE).run()

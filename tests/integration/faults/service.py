@@ -10,36 +10,45 @@ from enum import StrEnum
 
 from aiohttp import web
 
+KEY_HEADER = "Idempotency-Key"
+SLOW_S = 0.5
 _503 = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\n"
     b"Connection: close\r\n\r\n"
 )
+_END = b"\r\n\r\n"
 
 
 class Mode(StrEnum):
-    """What the proxy does with a connection."""
+    """What the proxy does with a connection. `HALF_OPEN`: the request goes through and is acted on,
+    the answer never comes back. `SLOW`: it passes everything, `SLOW_S` late.
+    """
 
     PASS = "pass"
     REFUSE = "refuse"
     HANG = "hang"
     SLOW = "slow"
     BUSY = "busy"
+    HALF_OPEN = "half_open"
 
 
 class Service:
     """Service and proxy, on ports of their own, in a thread of their own.
 
-    `arrivals`: monotonic seconds of each request at the service. `done`: how often each run was
-    served. A request takes `span_s`; at most `at_once` are served at a time, others wait.
+    `arrivals`: monotonic seconds of each request at the service; `tries`: of each connection to the
+    proxy. `done`: how often each run was served; `repeats`: requests under a key that was served
+    before. A request takes `span_s`; at most `at_once` are served at a time, others wait.
     """
 
     def __init__(self, span_s: float = 0.05, at_once: int = 5) -> None:
         self.mode = Mode.PASS
         self.arrivals: list[float] = []
+        self.tries: list[float] = []
         self.done: Counter[str] = Counter()
-        self.tried = 0
+        self.repeats = 0
         self.health_checks = 0
         self.port = 0
+        self._keys: set[str] = set()
         self._span_s = span_s
         self._at_once = at_once
         self._service_port = 0
@@ -53,6 +62,11 @@ class Service:
     def url(self) -> str:
         """Where workers call it."""
         return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def capacity_per_s(self) -> float:
+        """Requests that it can serve in a second."""
+        return self._at_once / self._span_s
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -79,6 +93,11 @@ class Service:
 
     async def _do(self, request: web.Request) -> web.Response:
         self.arrivals.append(time.monotonic())
+        key = request.headers[KEY_HEADER]
+        if key in self._keys:
+            self.repeats += 1
+            return web.Response(text="done")
+        self._keys.add(key)
         async with self._slots:
             await asyncio.sleep(self._span_s)
         self.done[request.match_info["run"]] += 1
@@ -89,7 +108,7 @@ class Service:
         return web.Response(text="well")
 
     async def _proxy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.tried += 1
+        self.tries.append(time.monotonic())
         mode = self.mode
         try:
             if mode is Mode.REFUSE:
@@ -98,15 +117,18 @@ class Service:
                 await reader.read(-1)
                 return
             if mode is Mode.BUSY:
-                await reader.readuntil(b"\r\n\r\n")
+                await reader.readuntil(_END)
                 writer.write(_503)
                 await writer.drain()
                 return
             if mode is Mode.SLOW:
-                await asyncio.sleep(0.5)
+                await asyncio.sleep(SLOW_S)
             inner_reader, inner_writer = await asyncio.open_connection(
                 "127.0.0.1", self._service_port
             )
+            if mode is Mode.HALF_OPEN:
+                await _only_there(reader, inner_reader, inner_writer)
+                return
             await asyncio.gather(
                 _copy(reader, inner_writer), _copy(inner_reader, writer), return_exceptions=True
             )
@@ -119,6 +141,18 @@ class Service:
         """Ends the thread; what is open goes with it."""
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
+
+
+async def _only_there(
+    reader: asyncio.StreamReader, inner_reader: asyncio.StreamReader, inner: asyncio.StreamWriter
+) -> None:
+    """Passes the request on, waits until it was acted on, and keeps the answer."""
+    try:
+        inner.write(await reader.readuntil(_END))
+        await inner.drain()
+        await inner_reader.readuntil(_END)
+    finally:
+        inner.close()
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,5 +1,6 @@
 """The breaker of a fault point: when it opens, for how long, and what closes it."""
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,10 +14,10 @@ from dalsegno.streams.core.faultpoint.point import Phase
 from dalsegno.streams.core.faultpoint.settings import DEFAULTS
 
 
-def by_hand(action: HandAction, request: str = "r1", limit: int = 0) -> FaultPointSet:
+def by_hand(action: HandAction, number: int = 1, limit: int = 0) -> FaultPointSet:
     return FaultPointSet(
-        fault_point=NAME, request_id=request, action=action, decided_by="ada", reason="drill",
-        limit=limit,
+        fault_point=NAME, request_id=f"r{number}", action=action, decided_by="ada",
+        reason="drill", limit=limit, number=number,
     )  # fmt: skip
 
 
@@ -212,7 +213,7 @@ def test_by_hand_open_stays_open_and_close_begins_with_a_window_of_one() -> None
     assert [state for _, state, _ in states(opened)] == ["open"] * 4
     lab.report(waiting=50)
     assert permits(lab.wait(60_000)) == 0
-    closed = lab.give(by_hand(HandAction.CLOSE, "r2"))
+    closed = lab.give(by_hand(HandAction.CLOSE, 2))
     assert permits(closed) == 1
     assert [hand.decided_by for hand in lab.point.hands] == ["ada", "ada"]
     assert "ada: drill" in lab.point.reason
@@ -231,7 +232,7 @@ def test_a_limit_by_hand_holds_until_it_is_lifted() -> None:
     lab.report(running=0)
     lab.wait(10_000)
     assert lab.point.phase is Phase.RAMPING
-    lab.give(by_hand(HandAction.LIMIT, "r2"))
+    lab.give(by_hand(HandAction.LIMIT, 2))
     lab.wait(0)
     lab.wait(DEFAULTS.calm_ms)
     assert lab.point.phase is Phase.HEALTHY
@@ -246,15 +247,30 @@ def test_a_healthy_point_counts_nobody_as_waiting() -> None:
     assert lab.point.waiting == 0
 
 
-def test_who_and_why_are_required() -> None:
+@pytest.mark.parametrize(
+    ("missing", "reason"),
+    [({"decided_by": ""}, "unsigned"), ({"reason": ""}, "unsigned"), ({"number": 0}, "unnumbered")],
+)
+def test_who_and_why_and_a_number_are_required(missing: dict[str, object], reason: str) -> None:
     lab = Lab()
-    lab.give(
-        FaultPointSet(
-            fault_point=NAME, request_id="r", action=HandAction.OPEN, decided_by="", reason="x"
-        )
-    )
+    lab.give(msgspec.structs.replace(by_hand(HandAction.OPEN), **missing))
     assert lab.point.phase is Phase.HEALTHY
-    assert lab.actors.refusals[-1].reason == "unsigned"
+    assert lab.actors.refusals[-1].reason == reason
+
+
+def test_an_older_hand_control_that_comes_again_undoes_no_newer_one() -> None:
+    lab = Lab()
+    controls = [by_hand(HandAction.OPEN, 1)]
+    controls += [by_hand(HandAction.LIMIT, number, limit=number) for number in range(2, 30)]
+    for control in controls:
+        lab.give(control)
+    lab.give(by_hand(HandAction.CLOSE, 30))
+    before = msgspec.msgpack.encode(lab.point)
+    assert [lab.give(control) for control in controls] == [[]] * len(controls)
+    assert lab.point.phase is Phase.RAMPING
+    assert lab.point.limit == 29
+    assert lab.actors.counts[Outcome.DUPLICATE] == len(controls)
+    assert msgspec.msgpack.encode(lab.point) == before
 
 
 @given(st.text(min_size=1, max_size=20), st.integers(1, 200), st.integers(0, 6_000))

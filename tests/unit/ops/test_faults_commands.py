@@ -17,7 +17,7 @@ def known(monkeypatch: pytest.MonkeyPatch) -> Lab:
     lab.give(
         FaultPointSet(
             fault_point=NAME, request_id="r", action=HandAction.LIMIT, decided_by="ada",
-            reason="half is away", limit=20,
+            reason="half is away", limit=20, number=1,
         )
     )  # fmt: skip
     lab.report(2, waiting=12, name="mail", failures=5)

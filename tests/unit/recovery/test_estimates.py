@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 from statistics import median_low
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +13,7 @@ from dalsegno.schemas.plan import StepPlan
 from dalsegno.streams.core.recovery.estimates import (
     CLASSES,
     HALVE_ABOVE,
+    SETTLED,
     TYPES_MAX,
     Durations,
     Estimates,
@@ -60,12 +62,50 @@ def test_a_type_takes_constant_memory_whatever_it_sees() -> None:
     assert len(durations.pack()) <= 4 * CLASSES
 
 
-def test_a_partition_learns_a_bounded_number_of_types() -> None:
+def test_a_partition_forgets_the_type_that_completed_longest_ago() -> None:
     estimates = Estimates()
-    for number in range(TYPES_MAX + 10):
+    for number in range(TYPES_MAX):
         estimates.observe("flow", f"step-{number}", 5)
+    estimates.observe("flow", "step-0", 5)
+    estimates.take_dirty()
+    estimates.observe("flow", "new", 7)
+    assert dict(estimates.take_dirty()).keys() == {"flow/step-1", "flow/new"}
     assert len(estimates.packed()) == TYPES_MAX
-    assert estimates.learned_ms("flow", f"step-{TYPES_MAX + 1}") is None
+    assert estimates.learned_ms("flow", "step-1") is None
+    assert estimates.learned_ms("flow", "step-0") == 5
+    assert estimates.learned_ms("flow", "new") == 7
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abcdefgh"), st.integers(0, 9), st.booleans()), max_size=60)
+)
+def test_a_restored_partition_forgets_the_same_type(
+    steps: list[tuple[str, int, bool]],
+) -> None:
+    saved: dict[str, bytes] = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(f"{Estimates.__module__}.TYPES_MAX", 4)
+        estimates, again = Estimates(), Estimates()
+        for name, took_ms, restored in steps:
+            estimates.observe("flow", name, took_ms)
+            again.observe("flow", name, took_ms)
+            if restored:
+                for key, data in again.take_dirty():
+                    if data is None:
+                        saved.pop(key, None)
+                    else:
+                        saved[key] = data
+                again = Estimates()
+                again.load(saved.items())
+            assert again.packed() == estimates.packed()
+
+
+def test_a_median_of_few_attempts_is_not_settled() -> None:
+    estimates = Estimates()
+    for number in range(SETTLED):
+        assert estimates.settled_ms("flow", "a") == 0, number
+        estimates.observe("flow", "a", 100)
+    assert estimates.settled_ms("flow", "a") == estimates.learned_ms("flow", "a")
 
 
 def test_a_type_that_never_completed_is_guessed_from_its_limit() -> None:

@@ -1,0 +1,126 @@
+"""An engine, a worker and a client around a service that can fail; what their topics say."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TypeVar
+
+from tests.integration.engine.harness import ROOT, EngineProcess, Lab, wait_for
+from tests.integration.faults.called_flow import flow
+from tests.integration.faults.service import Service
+
+from dalsegno.client import Client
+from dalsegno.ops.kafka.fault_points import NoSuchPointError, read_point
+from dalsegno.schemas.codec import decode
+from dalsegno.schemas.control import BreakerState, FaultPointChanged, QuotaGranted
+from dalsegno.schemas.outputs import RunState
+from dalsegno.streams.core.faultpoint.point import FaultPoint, Phase
+
+T = TypeVar("T")
+POINT = "validation"
+
+
+class Called:
+    """The service, and who calls it. Runs are `run-0`, `run-1` and so on."""
+
+    def __init__(self, lab: Lab, service: Service) -> None:
+        self.lab = lab
+        self.service = service
+        self.engine: EngineProcess = lab.engine(fold="served")
+        self.engine.wait_ready()
+        self.client = Client(bootstrap_servers=lab.bootstrap, prefix=lab.prefix)
+        self.worker = self._worker()
+        self.runs: list[str] = []
+        self._finished = 0
+
+    def _worker(self) -> subprocess.Popen[bytes]:
+        env = {
+            **os.environ,
+            "DALSEGNO_BOOTSTRAP_SERVERS": self.lab.bootstrap,
+            "DALSEGNO_PREFIX": self.lab.prefix,
+        }
+        with (self.lab.folder / "worker.log").open("ab") as out:
+            return subprocess.Popen(
+                [
+                    sys.executable, "-m", "tests.integration.faults.called_flow",
+                    f"{self.lab.prefix}-w", self.service.url,
+                ],
+                cwd=ROOT, env=env, stdout=out, stderr=subprocess.STDOUT,
+            )  # fmt: skip
+
+    def start(self, count: int) -> None:
+        """So many more runs."""
+        first = len(self.runs)
+        made = [f"run-{number}" for number in range(first, first + count)]
+        self.client.start_many(flow, {run_id: {} for run_id in made})
+        self.runs += made
+
+    def served(self) -> int:
+        """Runs that the service has in its ledger."""
+        return len(self.service.done)
+
+    def wait_served(self, count: int | None = None, limit_s: float = 120.0) -> None:
+        """Until the service has served so many runs, by default all that were started."""
+        wanted = len(self.runs) if count is None else count
+        wait_for(f"{wanted} runs served", lambda: self.served() >= wanted, limit_s)
+
+    def finish(self) -> None:
+        """Every run has succeeded, and the service has each in its ledger exactly once."""
+        results = [self.client.wait(run_id, "60s") for run_id in self.runs[self._finished :]]
+        self._finished = len(self.runs)
+        assert {result.state for result in results} == {RunState.SUCCEEDED}
+        assert set(self.service.done) == set(self.runs)
+        assert set(self.service.done.values()) == {1}
+
+    def point(self) -> FaultPoint:
+        """The fault point as its changelog says."""
+        try:
+            return read_point(self.lab.settings, POINT)
+        except NoSuchPointError:
+            return FaultPoint(name=POINT)
+
+    def wait_phase(self, *phases: Phase, limit_s: float = 60.0) -> FaultPoint:
+        """Until the fault point stands there."""
+        wait_for(f"{POINT} is {phases}", lambda: self.point().phase in phases, limit_s)
+        return self.point()
+
+    def wait_waiting(self, count: int, limit_s: float = 60.0) -> None:
+        """Until so many steps wait for it."""
+        wait_for(f"{count} steps wait", lambda: self.point().waiting >= count, limit_s)
+
+    def orders(self) -> list[FaultPointChanged | QuotaGranted]:
+        """All that the fault points have said to the partitions."""
+        return [
+            event
+            for partition in range(self.lab.partitions)
+            for message in self.lab.read(self.lab.topics.events, partition)
+            if isinstance(event := decode(message.value()), FaultPointChanged | QuotaGranted)
+        ]
+
+    def faults(self) -> list[object]:
+        """All records of the faults topic."""
+        return [
+            decode(message.value())
+            for partition in range(self.lab.partitions)
+            for message in self.lab.read(self.lab.topics.faults, partition)
+        ]
+
+    def found(self, kind: type[T]) -> list[T]:
+        """Those of one kind."""
+        return [record for record in self.faults() if isinstance(record, kind)]
+
+    def opened(self) -> bool:
+        """Whether the breaker has ever opened."""
+        return any(
+            isinstance(order, FaultPointChanged) and order.state is BreakerState.OPEN
+            for order in self.orders()
+        )
+
+    def close(self) -> None:
+        """Ends what was started."""
+        self.worker.kill()
+        self.worker.wait(10)
+        self.client.close()
+        self.service.close()
