@@ -117,9 +117,7 @@ class Side:
         self._number = number
         self._holds = Holds()
         self.policy = Policy()
-        self._points = Points(
-            self, lambda name: self._holds.waiting(POINT + name), self._usual_ms
-        )
+        self._points = Points(self, lambda name: self._holds.waiting(POINT + name), self._usual_ms)
         self._retry = RetryPolicy(max_infra_attempts=1_000)
         self._failures: dict[str, int] = {}
         self._offset = 0

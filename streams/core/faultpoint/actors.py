@@ -154,7 +154,7 @@ class FaultPoints:
         if any(not 0 < len(text) <= ID_CHARS_MAX for text in given):
             return self._refuse("unsigned", "a hand control says who and why, and has an id")
         if event.number <= 0:
-            return self._refuse("unnumbered", "hand controls of a fault point are numbered from 1 on")
+            return self._refuse("unnumbered", "hand controls are numbered, from 1 on")
         taken = self._steer(point, lambda steering: steering.hand(event))
         return Outcome.APPLIED if taken else Outcome.DUPLICATE
 

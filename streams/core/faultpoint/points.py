@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from dalsegno.schemas.control import FaultPointChanged, Policy, QuotaGranted
+from dalsegno.schemas.control import BreakerState, FaultPointChanged, Policy, QuotaGranted
 from dalsegno.schemas.outputs import FaultReport
 from dalsegno.streams.core.faultpoint.declared import SEPARATOR, dependency_of
 from dalsegno.streams.core.faultpoint.slowness import SLOW_MS_MIN, Streak, is_slow

@@ -20,7 +20,11 @@ INTAKE = FaultsIntake(TOPIC, COUNT, RING)
 HOME = partition_for("pay", COUNT)
 REPORT = FaultReport(fault_point="pay", partition=1, failures=1, successes=0, waiting=0)
 HAND = FaultPointSet(
-    fault_point="pay", request_id="r", action=HandAction.OPEN, decided_by="ada", reason="drill",
+    fault_point="pay",
+    request_id="r",
+    action=HandAction.OPEN,
+    decided_by="ada",
+    reason="drill",
     number=1,
 )
 
