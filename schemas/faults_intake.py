@@ -12,6 +12,7 @@ from dalsegno.schemas import codec, headers
 from dalsegno.schemas.control import ClockTick, PolicySet
 from dalsegno.schemas.errors import DecodeError, Fault
 from dalsegno.schemas.faults import PointControl
+from dalsegno.schemas.in_force import InForce
 from dalsegno.schemas.intake import Refusal
 from dalsegno.schemas.mac import Keyring
 from dalsegno.schemas.outputs import FaultReport
@@ -27,6 +28,7 @@ class FaultsIntake:
         self._topic = topic
         self._count = partition_count
         self._keyring = keyring
+        self._in_force = InForce()
 
     def read(
         self,
@@ -35,13 +37,16 @@ class FaultsIntake:
         value: bytes | None,
         found: Iterable[tuple[str, bytes | None]] = (),
         *,
+        schemas: tuple[bytes, ...] = (),
         mac_keys: tuple[str, ...] = (),
     ) -> FaultRecord | Refusal:
-        """The record, or why it is none. Raises `KeyMissing` for a key that the policy lists and
-        this process lacks: the partition stops.
+        """The record, or why it is none. `schemas`, `mac_keys`: the policy's lists, empty for all
+        known. Raises `KeyMissing` or `SchemaMissing` for what the policy lists and this process
+        lacks: the partition stops.
         """
         value = value or b""
         try:
+            self._in_force.check(value, schemas)
             record = _of_this_topic(codec.decode(value))
             self._keyring.verify(_mac(found), self._topic, partition, value, mac_keys)
             self._place(partition, key, record)

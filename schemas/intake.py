@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
 
 from dalsegno.schemas import codec, headers
 from dalsegno.schemas.confluent import MAGIC, Ids
@@ -28,14 +27,13 @@ from dalsegno.schemas.control import (
 )
 from dalsegno.schemas.errors import DecodeError, Fault, SchemaMissing
 from dalsegno.schemas.events import RunEvent
+from dalsegno.schemas.in_force import FINGERPRINT, InForce
 from dalsegno.schemas.kinds import KINDS
 from dalsegno.schemas.mac import Keyring
 from dalsegno.schemas.partitioner import partition_for
-from dalsegno.schemas.registry import registry
 from dalsegno.schemas.signing import Verify, check_decision
 
 Headers = Iterable[tuple[str, bytes | None]]
-_FINGERPRINT: Final = slice(len(codec.MARKER), codec.HEAD_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +57,7 @@ class Intake:
         self._verify_signature = verify
         self._count = partition_count
         self._keyring = keyring
-        self._schemas: tuple[bytes, ...] = ()
-        self._in_force: frozenset[bytes] = frozenset()
+        self._in_force = InForce()
         self._ids = Ids(())
 
     def read(
@@ -90,8 +87,7 @@ class Intake:
                 return Refusal(error.fault, str(error))
         run_id = ""
         try:
-            if schemas:
-                self._check_in_force(value, schemas)
+            self._in_force.check(value, schemas)
             event = codec.decode(value)
             if isinstance(event, RunEvent):
                 run_id = event.run_id
@@ -123,7 +119,7 @@ class Intake:
         whole = self._ids.single_object(value)
         kind = codec.kind_of(whole)
         if not kind and not schemas:
-            raise SchemaMissing(whole[_FINGERPRINT])
+            raise SchemaMissing(whole[FINGERPRINT])
         if kind and not issubclass(KINDS[kind], RunEvent):
             raise DecodeError(
                 Fault.NOT_AN_EVENT, f"{kind} is no run event: it comes in single-object encoding"
@@ -170,19 +166,6 @@ class Intake:
         if len(macs) != 1 or macs[0] is None:
             raise DecodeError(Fault.NO_MAC, f"{len(macs)} {headers.MAC} headers, expected one")
         self._keyring.verify(macs[0], self._topic, partition, value, mac_keys)
-
-    def _check_in_force(self, value: bytes, schemas: tuple[bytes, ...]) -> None:
-        if schemas is not self._schemas:  # the policy's list is one object until it changes
-            self._schemas, self._in_force = schemas, frozenset(schemas)
-        fingerprint = value[_FINGERPRINT]
-        if not value.startswith(codec.MARKER) or len(value) < codec.HEAD_BYTES:
-            return  # the codec says what is wrong with the frame
-        if fingerprint not in self._in_force:
-            raise DecodeError(
-                Fault.UNKNOWN_SCHEMA, f"schema {fingerprint.hex()} is not in force", offset=2
-            )
-        if fingerprint not in registry().by_fingerprint:
-            raise SchemaMissing(fingerprint)
 
 
 def _only(found: Headers) -> bytes | None:

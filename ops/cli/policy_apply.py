@@ -88,6 +88,12 @@ def _check(settings: EngineSettings, policy: Policy) -> None:
     unknown = [s.hex() for s in named if s not in registry().by_fingerprint]
     if unknown:
         raise Refused(f"schema {unknown[0]} is unknown to this code: upgrade first")
+    lacking = [each for each in _own_schemas() if policy.schemas and each[1] not in policy.schemas]
+    if lacking:
+        raise Refused(
+            f"the service itself writes {lacking[0][0]}, and schema {lacking[0][1].hex()} is not "
+            "in the list: nothing of that kind would be taken any more"
+        )
     if not policy.queues:
         raise Refused("a policy without a queue would refuse every plan")
     with Reader(settings) as reader:
@@ -101,3 +107,14 @@ def _check(settings: EngineSettings, policy: Policy) -> None:
                 ) from error
             if found != wanted:
                 raise Refused(f"queue {queue!r} has {found} partitions, the events {wanted}")
+
+
+def _own_schemas() -> list[tuple[str, bytes]]:
+    """Kind and newest fingerprint of all that engines and operators append."""
+    from dalsegno.schemas.control import ControlEvent
+    from dalsegno.schemas.kinds import KINDS
+    from dalsegno.schemas.outputs import FaultReport
+    from dalsegno.schemas.registry import registry
+
+    own = [name for name, kind in KINDS.items() if issubclass(kind, ControlEvent | FaultReport)]
+    return [(name, registry().newest(name).fingerprint) for name in own]

@@ -17,12 +17,9 @@ import structlog
 from aiokafka.errors import KafkaError
 
 from dalsegno.schemas.control import ClockTick, ControlEvent
-from dalsegno.schemas.errors import KeyMissing
 from dalsegno.schemas.faults_intake import FaultsIntake
-from dalsegno.schemas.intake import Refusal
 from dalsegno.streams.core.actions import Instruct, Output
 from dalsegno.streams.core.faultpoint.actors import FaultPoints
-from dalsegno.streams.core.record import Record, Unreadable
 from dalsegno.streams.core.state_codec import StateCorrupt
 from dalsegno.streams.engine.context import EngineContext
 from dalsegno.streams.engine.errors import (
@@ -30,6 +27,7 @@ from dalsegno.streams.engine.errors import (
     PartitionStoppedError,
 )
 from dalsegno.streams.engine.faults_reader import FaultsFeed, FaultsReader
+from dalsegno.streams.engine.faults_records import fault_record
 from dalsegno.streams.engine.fence import FencedProducer
 from dalsegno.streams.engine.opening import claim_of, start_position
 from dalsegno.streams.engine.producers import Appended
@@ -159,20 +157,8 @@ class ActorTask:
         made: list[Output] = []
         for raw in records:
             self.ticks.observed(raw.timestamp, self._context.clock())
-            made += fold.apply(self._record(fold, raw))
+            made += fold.apply(fault_record(self._intake, fold, raw))
         await self._send(made)
-
-    def _record(self, fold: FaultPoints, raw: RawEvent) -> Record:
-        try:
-            read = self._intake.read(
-                self.number, raw.key, raw.value, raw.headers, mac_keys=fold.policy.mac_keys
-            )
-        except KeyMissing as error:
-            raise PartitionStoppedError(
-                self.number, "key_missing", f"faults offset {raw.offset}: {error}"
-            ) from error
-        event = Unreadable(str(read.reason), read.detail) if isinstance(read, Refusal) else read
-        return Record(raw.offset, raw.timestamp, raw.key or b"", raw.value or b"", event)
 
     async def _send(self, made: Sequence[Output]) -> None:
         """All at once: the producer keeps the order within each events partition."""

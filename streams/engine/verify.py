@@ -33,7 +33,9 @@ class RawEvent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PartitionReport:
-    """What was found. `differences`: part key, in hex with its text, and what is wrong with it."""
+    """What was found. `log`: events, or faults. `differences`: part key, in hex with its text, and
+    what is wrong with it. `begins_at`: the log has lost what was before; nothing was compared.
+    """
 
     partition: int
     position: int
@@ -42,10 +44,12 @@ class PartitionReport:
     differences: tuple[str, ...]
     counts: dict[str, int] = field(default_factory=dict)
     waiting: int = 0
+    log: str = "events"
+    begins_at: int = 0
 
     @property
     def right(self) -> bool:
-        """Whether the changelog holds exactly the fold of the log."""
+        """Whether nothing speaks against the changelog being the fold of the log."""
         return not self.differences
 
 
@@ -73,21 +77,14 @@ class Verifier:
             position,
             events,
             len(folded),
-            tuple(_differences(folded, saved)),
+            tuple(differences(folded, saved)),
             {str(outcome): count for outcome, count in fold.counts.items()},
             fold.waiting,
         )
 
     def changelog(self, partition: int) -> dict[bytes, bytes]:
         """The parts of the last committed checkpoint."""
-        parts: dict[bytes, bytes] = {}
-        for message in self._reader.read(self._settings.topics.runs_changelog, partition):
-            key, value = message.key() or b"", message.value()
-            if value is None:
-                parts.pop(key, None)
-            elif key != CLAIM_KEY:
-                parts[key] = value
-        return parts
+        return saved_parts(self._reader, self._settings.topics.runs_changelog, partition)
 
     def fold(self, partition: int, end: int | None = None) -> tuple[Fold, int]:
         """Fold the log from its beginning up to `end`: the state, and how many records that
@@ -123,7 +120,20 @@ def raw_event(message: Message) -> RawEvent:
     )
 
 
-def _differences(folded: dict[bytes, bytes], saved: dict[bytes, bytes]) -> Iterator[str]:
+def saved_parts(reader: LogReader, changelog: str, partition: int) -> dict[bytes, bytes]:
+    """The parts of the last committed checkpoint."""
+    parts: dict[bytes, bytes] = {}
+    for message in reader.read(changelog, partition):
+        key, value = message.key() or b"", message.value()
+        if value is None:
+            parts.pop(key, None)
+        elif key != CLAIM_KEY:
+            parts[key] = value
+    return parts
+
+
+def differences(folded: dict[bytes, bytes], saved: dict[bytes, bytes]) -> Iterator[str]:
+    """What is not the same, one line each."""
     for key in sorted(folded.keys() | saved.keys()):
         have, want = saved.get(key), folded.get(key)
         if have != want:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
 import pytest
+from confluent_kafka import Producer
 from tests.integration.engine.harness import Lab, wait_for
 from tests.integration.faults.called import POINT, Called
 from tests.integration.faults.service import Mode, Service
@@ -19,6 +21,10 @@ from dalsegno.schemas.control import (
     QuotaGranted,
 )
 from dalsegno.schemas.faults import HandAction, HealthReported
+from dalsegno.schemas.partitioner import partition_for
+from dalsegno.streams.core.faultpoint.point import FaultPoint, Phase
+from dalsegno.streams.core.state_codec import StateCorrupt
+from dalsegno.streams.engine.verify_faults import verify_faults
 
 pytestmark = pytest.mark.kafka
 
@@ -48,6 +54,23 @@ def test_the_engine_dies_during_an_outage_and_its_successor_goes_on(called: Call
     called.service.mode = Mode.PASS
     called.wait_served(60)
     called.finish()
+    called.wait_phase(Phase.HEALTHY)
+    assert called.engine.term() == 0
+    lab = called.lab
+    found = list(verify_faults(lab.settings, lab.partitions))
+    assert [line for report in found for line in report.differences] == []
+    assert sum(report.events for report in found) > 10
+    home = partition_for(POINT, lab.partitions)
+    changelog = Producer({"bootstrap.servers": lab.bootstrap})
+    changelog.produce(lab.topics.faults_changelog, b"other", b"f" + POINT.encode(), partition=home)
+    assert changelog.flush(20) == 0
+    with pytest.raises(StateCorrupt):
+        list(verify_faults(lab.settings, lab.partitions))
+    open_now = msgspec.msgpack.encode(FaultPoint(name=POINT, phase=Phase.OPEN))
+    changelog.produce(lab.topics.faults_changelog, open_now, b"f" + POINT.encode(), partition=home)
+    assert changelog.flush(20) == 0
+    wrong = {report.partition: report.differences for report in verify_faults(lab.settings, 4)}
+    assert [number for number, lines in wrong.items() if lines] == [home]
 
 
 def test_by_hand_it_is_held_open_and_let_go_again(called: Called) -> None:

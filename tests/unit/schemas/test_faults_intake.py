@@ -5,7 +5,7 @@ import pytest
 
 from dalsegno.schemas import codec, headers
 from dalsegno.schemas.control import BreakerState, ClockTick, FaultPointChanged, Policy, PolicySet
-from dalsegno.schemas.errors import KeyMissing
+from dalsegno.schemas.errors import KeyMissing, SchemaMissing
 from dalsegno.schemas.events import RunCancelled
 from dalsegno.schemas.faults import FaultPointSet, HandAction, HealthReported
 from dalsegno.schemas.faults_intake import FaultsIntake
@@ -13,6 +13,7 @@ from dalsegno.schemas.intake import Refusal
 from dalsegno.schemas.mac import Keyring
 from dalsegno.schemas.outputs import FaultReport
 from dalsegno.schemas.partitioner import partition_for
+from dalsegno.schemas.registry import registry
 
 TOPIC, COUNT = "t.faults", 4
 RING = Keyring({"k1": b"0" * 32})
@@ -30,11 +31,16 @@ HAND = FaultPointSet(
 
 
 def read(
-    record: msgspec.Struct, *, partition: int = HOME, key: bytes = b"pay", signed_for: int = HOME
+    record: msgspec.Struct,
+    *,
+    partition: int = HOME,
+    key: bytes = b"pay",
+    signed_for: int = HOME,
+    schemas: tuple[bytes, ...] = (),
 ) -> object:
     value = codec.encode(record)
     mac = RING.sign("k1", TOPIC, signed_for, value)
-    return INTAKE.read(partition, key, value, [(headers.MAC, mac)])
+    return INTAKE.read(partition, key, value, [(headers.MAC, mac)], schemas=schemas)
 
 
 @pytest.mark.parametrize(
@@ -66,6 +72,21 @@ def test_what_belongs_elsewhere_is_refused(record: msgspec.Struct) -> None:
     found = read(record)
     assert isinstance(found, Refusal)
     assert found.reason == "not_an_event"
+
+
+def test_what_the_policy_does_not_list_is_refused_and_what_it_lists_is_read() -> None:
+    reports = registry().newest("FaultReport").fingerprint
+    assert read(REPORT, schemas=(reports,)) == REPORT
+    found = read(HAND, schemas=(reports,))
+    assert isinstance(found, Refusal)
+    assert found.reason == "unknown_schema"
+    assert read(HAND, schemas=(reports, registry().newest("FaultPointSet").fingerprint)) == HAND
+
+
+def test_a_schema_that_the_policy_lists_and_this_code_lacks_stops_the_partition() -> None:
+    value = codec.MARKER + b"\x07" * 8 + b"body"
+    with pytest.raises(SchemaMissing, match="upgrade it"):
+        INTAKE.read(HOME, b"pay", value, schemas=(b"\x07" * 8,))
 
 
 def test_a_report_without_a_mac_opens_no_breaker() -> None:
