@@ -16,6 +16,7 @@ from dalsegno.schemas.events import RunCancelled, RunStarted, StepCompleted, Ste
 from dalsegno.schemas.outputs import DeadLetter
 from dalsegno.schemas.partitioner import partition_for
 from dalsegno.schemas.plan import Plan, StepPlan
+from dalsegno.schemas.registry import registry
 
 pytestmark = pytest.mark.kafka
 
@@ -278,3 +279,23 @@ def test_a_start_without_topics_says_how_to_make_them(
     monkeypatch.setenv("DALSEGNO_PREFIX", fresh_prefix)
     assert app.run(["start", "small_flow:flow"]) == ExitCode.USAGE
     assert "run `dalsegno topics create`" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("prefix")
+@pytest.mark.parametrize(
+    ("without", "code"),
+    [
+        ("", ExitCode.OK),
+        ("StepReleased", ExitCode.OK),
+        ("PolicySet", ExitCode.REFUSED),
+        ("FaultReport", ExitCode.REFUSED),
+    ],
+)
+def test_a_list_of_schemas_has_what_the_service_itself_writes(
+    without: str, code: ExitCode, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    listed = [each.fingerprint.hex() for each in registry().all() if each.kind != without]
+    file = tmp_path / "policy.toml"
+    file.write_text(f"schemas = {json.dumps(listed)}\n")
+    assert app.run(["policy", "apply", str(file), "--yes"]) == code
+    assert (code is ExitCode.OK) == (f"writes {without}" not in capsys.readouterr().err)
