@@ -5,10 +5,14 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from dalsegno.ops.embedded import KAFKA_VERSION, EmbeddedKafka
 
 _numbers = itertools.count(1)
+# A test is right or wrong, whatever else the machine does meanwhile.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 
 @pytest.fixture(scope="session")

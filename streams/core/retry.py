@@ -2,16 +2,14 @@
 
 The jitter comes from a hash of run, step and epoch, so that every fold of the log agrees on it and
 runs that failed together come back apart. It lies in the upper half of the ceiling: then a delay is
-never 0 by chance, and with a factor of 2 or more it never shrinks from one failure to the next
-until the ceiling stands.
+never 0 by chance. Where a draw is less than the one before, the fold keeps that one: a delay never
+shrinks before a success.
 """
 
 from __future__ import annotations
 
 from hashlib import blake2b
 from typing import Final
-
-import msgspec
 
 from dalsegno.schemas.control import Policy
 from dalsegno.schemas.plan import RetryPolicy
@@ -59,46 +57,3 @@ def _jitter(ceiling: int, run_id: str, step: str, epoch: int) -> int:
     draw = int.from_bytes(blake2b(text, digest_size=8).digest(), "big")
     low = (ceiling + 1) // 2
     return low + draw % (ceiling - low + 1)
-
-
-class Budget(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a step has used of its two budgets: they never use up each other.
-
-    `app_failures`: attempts that started and failed by the step's own word.
-    `infra_failures`: attempts lost to timeouts, workers and dependencies.
-    """
-
-    app_failures: int = 0
-    infra_failures: int = 0
-
-    def failed(self, *, infra: bool) -> Budget:
-        """The budget after one more failure."""
-        if infra:
-            return Budget(app_failures=self.app_failures, infra_failures=self.infra_failures + 1)
-        return Budget(app_failures=self.app_failures + 1, infra_failures=self.infra_failures)
-
-    def next_delay_ms(
-        self,
-        retry: RetryPolicy,
-        policy: Policy,
-        *,
-        run_id: str,
-        step: str,
-        epoch: int,
-        retry_after_ms: int | None = None,
-    ) -> int | None:
-        """Milliseconds to the next attempt, or None when a budget is used up.
-
-        Grows over failures of both kinds: a different error does not start it again.
-        `retry_after_ms` is what the dependency asked for: it can only lengthen the delay, to at
-        most the policy's `retry_after_max_ms`.
-        """
-        if (
-            self.app_failures >= retry.max_attempts
-            or self.infra_failures >= retry.max_infra_attempts
-        ):
-            return None
-        delay = delay_ms(retry, run_id, step, epoch, self.app_failures + self.infra_failures)
-        if retry_after_ms is None:
-            return delay
-        return max(delay, min(retry_after_ms, policy.retry_after_max_ms))

@@ -112,7 +112,11 @@ def _again(
     step = draft.steps[place]
     now = draft.now
     if engine_gives(step, row):
-        delay = delay_ms(step.retry, draft.run.id, step.name, row.epoch, row.failures + row.infra)
+        past = row.past or NO_PAST
+        drawn = delay_ms(step.retry, draft.run.id, step.name, row.epoch, row.failures + row.infra)
+        # Where the ceiling stands a draw may be less than the one before.
+        delay = max(past.delay_ms, drawn)
+        row.past = msgspec.structs.replace(past, delay_ms=delay)
         if retry_after_ms is not None:
             delay = max(delay, min(retry_after_ms, now.policy.retry_after_max_ms))
     else:

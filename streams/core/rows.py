@@ -37,7 +37,8 @@ class Past(msgspec.Struct, array_like=True, frozen=True, gc=False):
     `unstarted`: epochs in a row that nobody started. `expired`: the last such epochs that no one
     was charged for. `progress`: of the attempt before. `missing`: fields that the step waits for.
     `noticed`: one more than the last epoch of which a person was told that it stalled. `saved`: the
-    attempt before had a save.
+    attempt before had a save. `delay_ms`: the last wait before a further attempt, without what a
+    dependency asked for.
     """
 
     unstarted: int = 0
@@ -48,6 +49,7 @@ class Past(msgspec.Struct, array_like=True, frozen=True, gc=False):
     detail: str = ""
     noticed: int = 0
     saved: bool = False
+    delay_ms: int = 0
 
 
 NO_PAST = Past()

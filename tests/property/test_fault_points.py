@@ -10,13 +10,13 @@ from tests.unit.core.log import chain, handoffs, row
 from tests.unit.core.point_log import PointLog
 from tests.unit.faultpoint.lab import NAME, T0, Lab, permits
 
-from dalsegno.schemas.control import BreakerState, Policy
+from dalsegno.schemas.control import BreakerState
+from dalsegno.schemas.events import FailureType, StepFailed
 from dalsegno.schemas.faults import FaultPointSet, HandAction
 from dalsegno.schemas.outputs import StepState
 from dalsegno.schemas.plan import RetryPolicy
 from dalsegno.streams.core.faultpoint.point import Phase
 from dalsegno.streams.core.faultpoint.settings import DEFAULTS
-from dalsegno.streams.core.retry import Budget
 
 DEPENDENCIES = ("mail", "pay", "scan")
 DEMAND = st.lists(st.integers(0, 120), min_size=1, max_size=6)
@@ -110,24 +110,57 @@ def test_pauses_never_shrink_before_a_success_and_respect_what_is_asked_for_with
         assert lab.point.until_ms - T0 - lab.at_ms >= bounded_ms
 
 
+FAILURES = st.sampled_from((FailureType.DEPENDENCY, FailureType.TRANSIENT))
+
+
 @given(
-    st.integers(0, 30), st.integers(0, 30), ASKED_MS, st.integers(1, 60_000), st.integers(1, 90_000)
+    st.lists(st.tuples(FAILURES, st.none() | ASKED_MS), min_size=1, max_size=14),
+    st.integers(1, 3_000),
+    st.integers(100, 250),
 )
-def test_an_attempt_waits_as_long_as_asked_within_the_bound_of_the_policy(
-    failed: int, lost: int, asked_ms: int, initial_ms: int, max_ms: int
+@settings(max_examples=60)
+def test_an_attempt_waits_never_shorter_than_the_one_before_and_as_long_as_asked_within_a_bound(
+    failures: list[tuple[FailureType, int | None]], initial_ms: int, factor_percent: int
 ) -> None:
     retry = RetryPolicy(
-        initial_ms=initial_ms, max_ms=max_ms, max_attempts=99, max_infra_attempts=99
-    )
-    budget = Budget(app_failures=failed, infra_failures=lost + 1)
-    policy = Policy(retry_after_max_ms=45_000)
-    who = {"run_id": "r", "step": "s", "epoch": lost}
-    own_ms = budget.next_delay_ms(retry, policy, **who)
-    asked = budget.next_delay_ms(retry, policy, **who, retry_after_ms=asked_ms)
-    assert own_ms is not None
-    assert asked is not None
-    assert 0 < own_ms <= max_ms
-    assert asked == max(own_ms, min(asked_ms, 45_000))
+        initial_ms=initial_ms, max_ms=20_000, factor_percent=factor_percent, max_attempts=99,
+        max_infra_attempts=99,
+    )  # fmt: skip
+    log = PointLog()
+    log.policy(retry_after_max_ms=45_000)
+    log.start(chain(1, retry=retry))
+    own_ms = 1
+    for epoch, (kind, asked_ms) in enumerate(failures, 1):
+        log.began("s0", epoch)
+        log.put(
+            StepFailed(
+                run_id="r", step="s0", epoch=epoch, failure_type=kind, retry_after_ms=asked_ms
+            )
+        )
+        waits_ms = row(log, "s0").due_ms - log.now_ms
+        bounded_ms = min(asked_ms or 0, 45_000)
+        assert max(own_ms, bounded_ms) <= waits_ms <= max(20_000, bounded_ms)
+        if waits_ms > bounded_ms:
+            own_ms = waits_ms
+        log.now_ms += waits_ms - 1_000
+        assert [handoff.epoch for handoff in handoffs(log.tick())] == [epoch + 1]
+
+
+def test_a_different_error_does_not_start_the_growth_again() -> None:
+    """R026: ten times overloaded, once unavailable, overloaded again."""
+    log = PointLog()
+    log.start(chain(1, retry=RetryPolicy(max_attempts=99, max_infra_attempts=99)))
+    waits = []
+    kinds = [FailureType.DEPENDENCY] * 10 + [FailureType.TRANSIENT, FailureType.DEPENDENCY]
+    for epoch, kind in enumerate(kinds, 1):
+        log.began("s0", epoch)
+        log.put(StepFailed(run_id="r", step="s0", epoch=epoch, failure_type=kind))
+        due_ms = row(log, "s0").due_ms
+        waits.append(due_ms - log.now_ms)
+        log.now_ms = due_ms - 1_000
+        log.tick()
+    assert waits == sorted(waits)
+    assert waits[-1] >= 30_000
 
 
 @st.composite

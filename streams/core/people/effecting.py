@@ -59,8 +59,8 @@ def _again(draft: Draft, place: int) -> None:
     """The step's next attempt may come, with both budgets as new."""
     row = draft.row(place)
     row.failures = row.infra = 0
-    if row.past is not None and row.past.missing:
-        row.past = msgspec.structs.replace(row.past, missing=())
+    if row.past is not None and (row.past.missing or row.past.delay_ms):
+        row.past = msgspec.structs.replace(row.past, missing=(), delay_ms=0)
     head = draft.head
     if place in head.missing:
         head.missing = tuple(each for each in head.missing if each != place)

@@ -1,4 +1,4 @@
-"""Delays and budgets: FAULTS R026, R103, R157."""
+"""Delays: FAULTS R157."""
 
 import random
 
@@ -6,10 +6,9 @@ import pytest
 
 from dalsegno.schemas.control import Policy
 from dalsegno.schemas.plan import RetryPolicy
-from dalsegno.streams.core.retry import Budget, ceiling_ms, delay_ms, redispatch_ms
+from dalsegno.streams.core.retry import ceiling_ms, delay_ms, redispatch_ms
 
 POLICY = Policy()
-WHO = {"run_id": "r1", "step": "charge", "epoch": 3}
 
 
 @pytest.mark.parametrize("initial", [0, 1, 7, 500, 60_000])
@@ -42,45 +41,6 @@ def test_a_delay_is_a_function_of_its_arguments_alone():
 
 
 GOLDEN = 10726
-
-
-def test_a_different_error_does_not_start_the_growth_again():
-    """R026: ten times overloaded, once unavailable, overloaded again."""
-    budget = Budget()
-    retry = RetryPolicy(max_attempts=99, max_infra_attempts=99)
-    low = 0
-    for infra in [*[True] * 10, False, True]:
-        budget = budget.failed(infra=infra)
-        delay = budget.next_delay_ms(retry, POLICY, **WHO)
-        assert delay is not None
-        assert delay >= low
-        low = max(low, min(delay, 30_000))
-    assert low == 30_000
-
-
-def test_budgets_are_separate():
-    """R103: one attempt by the step's own word; a lost worker does not use it up."""
-    retry = RetryPolicy(max_attempts=1, max_infra_attempts=2)
-    lost = Budget().failed(infra=True)
-    assert lost.next_delay_ms(retry, POLICY, **WHO) is not None
-    assert lost.failed(infra=False).next_delay_ms(retry, POLICY, **WHO) is None
-    assert lost.failed(infra=True).next_delay_ms(retry, POLICY, **WHO) is None
-    assert Budget().failed(infra=False).next_delay_ms(retry, POLICY, **WHO) is None
-    three = RetryPolicy(max_attempts=3)
-    twice = Budget().failed(infra=False).failed(infra=False)
-    assert twice.next_delay_ms(three, POLICY, **WHO) is not None
-    assert twice.failed(infra=False).next_delay_ms(three, POLICY, **WHO) is None
-
-
-def test_retry_after_lengthens_within_its_bound_and_never_shortens():
-    retry = RetryPolicy()
-    budget = Budget().failed(infra=True)
-    plain = budget.next_delay_ms(retry, POLICY, **WHO)
-    asked = {
-        after: budget.next_delay_ms(retry, POLICY, retry_after_ms=after, **WHO)
-        for after in (-5, 0, 1, 30_000, 10**15)
-    }
-    assert asked == {-5: plain, 0: plain, 1: plain, 30_000: 30_000, 10**15: 3_600_000}
 
 
 def test_redispatches_come_at_growing_intervals():
