@@ -28,6 +28,7 @@ __all__ = [
     "open_gate",
     "put_aside",
     "recheck_gate",
+    "wait_for_fields",
 ]
 
 # A gate's name begins so when a step closed it that failed as unsafe; the step's name follows.
@@ -66,17 +67,28 @@ def ask_for_fields(
     Names that no field can have are left out, and all beyond the first 64.
     """
     missing = askable(missing)
-    detail = ("missing: " + ", ".join(missing))[:DETAIL_CHARS_MAX]
+    detail = wait_for_fields(draft, place, row, missing, reason)
+    failure = msgspec.structs.replace(failure, type="missing_info", missing=missing)
+    row.due_ms = publish(draft, place, INFORMATION, reason, detail, failure=failure)
+    row.flight = None
+
+
+def wait_for_fields(
+    draft: Draft, place: int, row: StepRow, fields: tuple[str, ...], reason: str
+) -> str:
+    """The step stands back for these fields, whoever supplies them; the caller sets until when.
+
+    Returns what is said of it.
+    """
+    detail = ("missing: " + ", ".join(fields))[:DETAIL_CHARS_MAX]
     row.past = msgspec.structs.replace(
-        row.past or NO_PAST, missing=missing, reason=reason, detail=detail
+        row.past or NO_PAST, missing=fields, reason=reason, detail=detail
     )
     draft.move(place, row, MISSING_INFO)
     head = draft.head
     if place not in head.missing:
         head.missing = (*head.missing, place)
-    failure = msgspec.structs.replace(failure, type="missing_info", missing=missing)
-    row.due_ms = publish(draft, place, INFORMATION, reason, detail, failure=failure)
-    row.flight = None
+    return detail
 
 
 def notice(draft: Draft, place: int, reason: str, detail: str) -> None:

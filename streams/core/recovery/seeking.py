@@ -22,9 +22,8 @@ from dalsegno.streams.core.actions import Dispatch
 from dalsegno.streams.core.bounds import utf8_bytes
 from dalsegno.streams.core.draft import Draft
 from dalsegno.streams.core.effects import recovery_key
-from dalsegno.streams.core.escalating import ask_for_fields
+from dalsegno.streams.core.escalating import ask_for_fields, wait_for_fields
 from dalsegno.streams.core.forms import form, form_bytes
-from dalsegno.streams.core.names import DETAIL_CHARS_MAX
 from dalsegno.streams.core.people.asking import UNNAMED, Failure, answered, publish
 from dalsegno.streams.core.people.options import INFORMATION
 from dalsegno.streams.core.people.package import askable
@@ -62,7 +61,10 @@ def seek(
     if supplier is None and not draft.now.policy.supplier_queue:
         ask_for_fields(draft, place, row, missing, reason=reason, failure=failure)
         return
-    _wait(draft, place, row, fields, reason)
+    wait_for_fields(draft, place, row, fields, reason)
+    row.due_ms = draft.now.log_ms + draft.now.policy.supplier_wait_ms
+    row.flight = None
+    answered(row)
     if supplier is None:
         _post(draft, place, row, fields)
     elif draft.peek(supplier).state is COMPLETED:
@@ -102,20 +104,6 @@ def gave_up(draft: Draft, place: int, row: StepRow) -> bool:
 
 def _asked(row: StepRow) -> bool:
     return row.handled is not None and row.handled.ask is not None
-
-
-def _wait(draft: Draft, place: int, row: StepRow, fields: tuple[str, ...], reason: str) -> None:
-    detail = ("missing: " + ", ".join(fields))[:DETAIL_CHARS_MAX]
-    row.past = msgspec.structs.replace(
-        row.past or NO_PAST, missing=fields, reason=reason, detail=detail
-    )
-    draft.move(place, row, MISSING_INFO)
-    head = draft.head
-    if place not in head.missing:
-        head.missing = (*head.missing, place)
-    row.due_ms = draft.now.log_ms + draft.now.policy.supplier_wait_ms
-    row.flight = None
-    answered(row)
 
 
 def _further(draft: Draft, place: int, row: StepRow, missing: tuple[str, ...]) -> None:

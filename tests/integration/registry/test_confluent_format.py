@@ -11,9 +11,10 @@ import msgspec
 import pytest
 from confluent_kafka import Producer
 from tests.integration.as_operated import engine, ready, working
+from tests.integration.doubling import flow
 from tests.integration.registry.apicurio import Apicurio, NoRegistry, apicurio
 
-from dalsegno.client import Client, Context, Flow
+from dalsegno.client import Client
 from dalsegno.ops.cli import app
 from dalsegno.ops.cli.failures import ExitCode
 from dalsegno.ops.cli.settings import read_settings
@@ -36,14 +37,6 @@ from dalsegno.streams.client.schema_registry import (
 pytestmark = pytest.mark.kafka
 
 PARTITIONS = 2
-flow = Flow("registered", version=1, ttl="10m")
-
-
-@flow.step(reads=["amount"], writes=["doubled"])
-async def double(ctx: Context) -> dict[str, object]:
-    amount = ctx["amount"]
-    assert isinstance(amount, int)
-    return {"doubled": 2 * amount}
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 from tests.integration.as_operated import engine, ready, working
+from tests.integration.doubling import flow
 from tests.integration.security.secured import KEY_PASSWORD, PASSWORD, Secured, secured_kafka
 
-from dalsegno.client import Client, Context, Flow, Worker
+from dalsegno.client import Client, Worker
 from dalsegno.ops.cli import app
 from dalsegno.ops.cli.failures import ExitCode
 from dalsegno.streams.client.refused import BrokerRefused, Cause
@@ -44,15 +45,6 @@ REFUSALS = {
     ),
     Cause.SETTINGS: ("MUTUAL", {"SSL_KEY_PASSWORD": WRONG}, "DALSEGNO_SSL_KEY_PASSWORD"),
 }
-
-flow = Flow("secured", version=1, ttl="10m")
-
-
-@flow.step(reads=["amount"], writes=["doubled"])
-async def double(ctx: Context) -> dict[str, object]:
-    amount = ctx["amount"]
-    assert isinstance(amount, int)
-    return {"doubled": 2 * amount}
 
 
 @pytest.fixture(scope="module")
