@@ -2,6 +2,8 @@
 
 One session: the same engine, worker and service go through all of it, one outage after the other.
 The service counts its arrivals and keeps a ledger by idempotency key.
+
+    DALSEGNO_TEST_RUNS=300 pytest -s tests/integration/test_outages.py     fewer runs, figures shown
 """
 
 from __future__ import annotations
@@ -24,13 +26,17 @@ pytestmark = pytest.mark.kafka
 RUNS = int(os.environ.get("DALSEGNO_TEST_RUNS", "2000"))
 # Runs that find out about an outage; all others wait from then on.
 FIRST = 30
+# As many at a time as the service serves at once, until every partition knows how long it takes.
+WAVES, AT_EASE = 20, 8
+# Enough for every partition to see that its attempts are slow.
+SLOW_ONES = 240
 FOUND_S_MAX = 6.0 + TIMEOUT_S + 5.0  # the longest pause, a probe that hangs, a loaded machine
 OUTAGES = (Mode.REFUSE, Mode.HANG, Mode.BUSY, Mode.HALF_OPEN)
 
 
 @pytest.fixture
 def called(lab: Lab) -> Iterator[Called]:
-    made = Called(lab, Service(span_s=0.05, at_once=8))
+    made = Called(lab, Service(span_s=0.05, at_once=AT_EASE))
     yield made
     made.close()
 
@@ -68,6 +74,30 @@ def outage(called: Called, mode: Mode) -> Figures:
     called.wait_served()
     took_s = time.monotonic() - back_s
     called.finish()
+    return figures_of(called, mode, began_s, back_s, took_s)
+
+
+def slow(called: Called) -> Figures:
+    """The service becomes slow and never fails; what is limited then is served when it is back."""
+    service = called.service
+    began_s = time.monotonic()
+    service.mode = Mode.SLOW
+    called.start(SLOW_ONES)
+    limited = called.wait_phase(Phase.RAMPING)
+    assert "were slow" in limited.reason
+    called.start(RUNS - SLOW_ONES)
+    called.wait_waiting((RUNS - SLOW_ONES) // 2)
+    back_s = time.monotonic()
+    service.mode = Mode.PASS
+    called.wait_served()
+    took_s = time.monotonic() - back_s
+    called.finish()
+    return figures_of(called, Mode.SLOW, began_s, back_s, took_s)
+
+
+def figures_of(called: Called, mode: Mode, began_s: float, back_s: float, took_s: float) -> Figures:
+    """What the service counted between the beginning of an outage, its end, and now."""
+    service = called.service
     tries = service.tries
     return Figures(
         mode,
@@ -81,13 +111,18 @@ def outage(called: Called, mode: Mode) -> Figures:
 
 @pytest.mark.timeout(600)
 def test_the_service_fails_in_every_way_and_no_storm_meets_its_return(called: Called) -> None:
-    called.start(FIRST)
-    called.finish()
+    for _ in range(WAVES):
+        called.start(AT_EASE)
+        called.finish()
     service = called.service
+    figures = slow(called)
+    print(figures, flush=True)
+    assert service.repeats == called.point().failures == 0
+    assert figures.peak <= 1.5 * service.capacity_per_s
     for mode in OUTAGES:
         repeats = service.repeats
         figures = outage(called, mode)
-        print(figures)
+        print(figures, flush=True)
         # Those that found out, once or twice each, and then one probe at a time.
         assert figures.tried_during <= 2 * FIRST + 30
         assert figures.found_s <= FOUND_S_MAX

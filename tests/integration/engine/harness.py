@@ -32,7 +32,7 @@ T = TypeVar("T")
 KEY_HEX = "0123456789abcdef" * 4
 
 
-def wait_for(what: str, look: Callable[[], T], limit_s: float = 90.0) -> T:
+def wait_for(what: str, look: Callable[[], T], limit_s: float = 90.0, every_s: float = 0.05) -> T:
     """Poll until `look` gives something true."""
     deadline = time.monotonic() + limit_s
     while True:
@@ -41,7 +41,7 @@ def wait_for(what: str, look: Callable[[], T], limit_s: float = 90.0) -> T:
             return found
         if time.monotonic() > deadline:
             raise AssertionError(f"{what}: not within {limit_s} s, last {found!r}")
-        time.sleep(0.05)
+        time.sleep(every_s)
 
 
 @dataclass

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import TypeVar
 
 from tests.integration.engine.harness import ROOT, EngineProcess, Lab, wait_for
@@ -83,12 +84,24 @@ class Called:
 
     def wait_phase(self, *phases: Phase, limit_s: float = 60.0) -> FaultPoint:
         """Until the fault point stands there."""
-        wait_for(f"{POINT} is {phases}", lambda: self.point().phase in phases, limit_s)
-        return self.point()
+        return self.wait_point(f"{POINT} is {phases}", lambda it: it.phase in phases, limit_s)
 
     def wait_waiting(self, count: int, limit_s: float = 60.0) -> None:
         """Until so many steps wait for it."""
-        wait_for(f"{count} steps wait", lambda: self.point().waiting >= count, limit_s)
+        self.wait_point(f"{count} steps wait", lambda it: it.waiting >= count, limit_s)
+
+    def wait_point(
+        self, what: str, looks_right: Callable[[FaultPoint], bool], limit_s: float = 60.0
+    ) -> FaultPoint:
+        """Until its changelog says so; that is read whole each time."""
+        found: list[FaultPoint] = []
+
+        def look() -> bool:
+            found.append(self.point())
+            return looks_right(found[-1])
+
+        wait_for(what, look, limit_s, every_s=0.25)
+        return found[-1]
 
     def orders(self) -> list[FaultPointChanged | QuotaGranted]:
         """All that the fault points have said to the partitions."""

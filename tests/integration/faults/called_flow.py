@@ -10,7 +10,7 @@ from tests.integration.faults.service import KEY_HEADER
 from dalsegno.client import Context, DependencyDown, Flow, Worker
 
 flow = Flow("called", version=1, ttl="30m")
-TIMEOUT_S = 1.0
+TIMEOUT_S = 2.0
 AT_ONCE = 60
 _URL = sys.argv[2] if len(sys.argv) > 2 else ""
 

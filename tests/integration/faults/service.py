@@ -11,7 +11,7 @@ from enum import StrEnum
 from aiohttp import web
 
 KEY_HEADER = "Idempotency-Key"
-SLOW_S = 0.5
+SLOW_S = 1.0
 _503 = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\n"
     b"Connection: close\r\n\r\n"
