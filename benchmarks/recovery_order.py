@@ -25,6 +25,8 @@ from dalsegno.streams.core.recovery.order import Standing, WaitOrder
 from dalsegno.streams.core.recovery.ranks import graham_bound_ms, lower_bound_ms, what_is_left
 
 WIDTHS = (4, 16, 64)
+# No order does better than one in which nobody waits for anybody.
+UNLIMITED = 1_000_000
 SINGLE_MAX = 1.12
 # Mean time to recovery against first in, first out.
 SHARE_MAX = {4: 0.25, 16: 0.25, 64: 0.45}
@@ -83,6 +85,8 @@ def many(
             found.setdefault(name, []).append(_figures(runs, schedule(runs, rule, width), width))
         ours = forecast(runs, width=width, now_ms=0).whole_ms
         found.setdefault("ours", []).append(_figures(runs, ours, width))
+        whole = forecast(runs, width=UNLIMITED, now_ms=0).whole_ms
+        found.setdefault("no limit of width", []).append(_figures(runs, whole, width))
     return {
         name: tuple(statistics.mean(column) for column in zip(*rows, strict=True))
         for name, rows in found.items()

@@ -26,6 +26,7 @@ from dalsegno.schemas.events import (
 from dalsegno.schemas.outputs import Answer, RunState
 from dalsegno.schemas.partitioner import partition_for
 from dalsegno.schemas.values import Value
+from dalsegno.streams.client.advice import Advice
 from dalsegno.streams.client.answers import AnswerReader, reply_address
 from dalsegno.streams.client.clocks import Clocks
 from dalsegno.streams.client.config import ClientConfig, Security
@@ -82,6 +83,7 @@ class Client:
         self._under_way = ReportedSteps(self._producer, topics.heartbeats, self.name, clocks)
         self._outcomes = Outcomes(_OUTCOMES_MAX)
         self._engines = Engines(Directory(self._config, self.name))
+        self._advice = Advice(self._engines)
         self._written = LastOffsets(_OUTCOMES_MAX)
         self._lock = threading.Lock()
         self._answers: AnswerReader | None = None
@@ -215,6 +217,16 @@ class Client:
             return self._send(event)
 
         return Report(run_id, attempt, send, self.name, self._under_way)
+
+    def may_call(self, dependency: str, *, timeout: Duration = "2s") -> bool:
+        """Whether a service that drives itself may call a dependency now: not while its breaker is
+        open, nor while a step that waits for it is its probe. Nobody holds such a call back but the
+        service itself; report its failures, and begin it with `started`.
+
+        The engines are asked at most once a second. Raises `EngineUnavailable`, `SettingsError`.
+        """
+        self._guard.check()
+        return self._advice.may_call(dependency, to_s(timeout, "timeout"))
 
     def pause(self, run_id: str, reason: str = "", *, timeout: Duration | None = None) -> None:
         """No further step is dispatched until `resume`. With `timeout`, waits for the service's

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from http import HTTPStatus
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -15,8 +16,10 @@ from dalsegno.schemas.outputs import RunState
 from dalsegno.streams.client.directory import Directory
 from dalsegno.streams.client.engine_http import NotHttpError, http_get
 from dalsegno.streams.client.errors import DeliveryFailed, EngineUnavailable, UnknownRun
-from dalsegno.streams.client.views import RunView, read_run, read_runs
+from dalsegno.streams.client.views import RunView, read_points, read_run, read_runs
+from dalsegno.streams.core.faultpoint.standing import PointView, newest
 
+T = TypeVar("T")
 PAUSE_FIRST_S: Final = 0.1
 PAUSE_MAX_S: Final = 2.0
 _ANSWER_S: Final = 8.0
@@ -115,16 +118,23 @@ class Engines:
                 "limit": limit,
             }
         )
+        return self._every(f"/runs?{query}", read_runs, timeout_s)[:limit]
+
+    def fault_points(self, timeout_s: float) -> list[PointView]:
+        """Those that are not healthy, by name. Raises as `runs`."""
+        return newest(self._every("/fault-points", read_points, timeout_s))
+
+    def _every(self, path: str, read: Callable[[bytes], list[T]], timeout_s: float) -> list[T]:
         deadline = time.monotonic() + timeout_s
-        found: list[RunView] = []
+        found: list[T] = []
         failures: list[str] = []
         urls = dict.fromkeys(self._around(-1))
         for url in urls:
             left_s = max(0.1, deadline - time.monotonic())
             try:
-                status, body = http_get(f"{url}/runs?{query}", left_s)
+                status, body = http_get(url + path, left_s)
                 if status == HTTPStatus.OK:
-                    found.extend(read_runs(body))
+                    found.extend(read(body))
                     continue
                 failures.append(f"{url}: {_said(status, body)}")
             except (OSError, NotHttpError, msgspec.MsgspecError, ValueRefusedError) as error:
@@ -133,7 +143,7 @@ class Engines:
             self._stale = True
         if len(failures) == len(urls):
             raise EngineUnavailable(_nobody(failures))
-        return found[:limit]
+        return found
 
     def events_end(self, partition: int) -> int:
         """The offset after the last event of a partition. Raises `DeliveryFailed`."""

@@ -13,6 +13,7 @@ from dalsegno.schemas.values import Value
 from dalsegno.streams.client.errors import RunRefused
 from dalsegno.streams.client.outcomes import RunResult
 from dalsegno.streams.core import query
+from dalsegno.streams.core.faultpoint.standing import PointView
 from dalsegno.streams.core.recovery.holding import POINT
 from dalsegno.streams.core.run_table import FINAL_RUNS
 
@@ -161,6 +162,10 @@ class _Runs(msgspec.Struct):
     complete: bool = True
 
 
+class _Points(msgspec.Struct):
+    fault_points: list[PointView]
+
+
 def read_run(body: bytes) -> RunView:
     """From an engine's answer. Raises `msgspec.MsgspecError`, `ValueRefusedError`."""
     answer = msgspec.json.decode(body, type=_Run)
@@ -170,6 +175,11 @@ def read_run(body: bytes) -> RunView:
 def read_runs(body: bytes) -> list[RunView]:
     """From an engine's listing. Raises as `read_run`."""
     return [_view(run, 0) for run in msgspec.json.decode(body, type=_Runs).runs]
+
+
+def read_points(body: bytes) -> list[PointView]:
+    """From an engine's answer. Raises `msgspec.MsgspecError`."""
+    return msgspec.json.decode(body, type=_Points).fault_points
 
 
 def result_of(view: RunView) -> RunResult | None:

@@ -58,6 +58,7 @@ class EngineWeb:
                 web.get("/partitions", self._partitions),
                 web.get("/runs", self._runs),
                 web.get("/recovery", self._recovery),
+                web.get("/fault-points", self._fault_points),
                 web.get("/plans/{run_id:.+}", self._plan),
                 web.get("/runs/{run_id:.+}", self._run),
             ]
@@ -164,6 +165,12 @@ class EngineWeb:
         except ValueError as error:
             return reply(400, {"error": "bad_query", "detail": str(error)})
         return reply(200, {"partitions": found})
+
+    async def _fault_points(self, _request: web.Request) -> web.Response:
+        if self._ownership is None:
+            return unavailable("starting")
+        found = web_recovery.fault_points(self._ownership.tasks.values())
+        return reply(200, {"fault_points": found})
 
     async def _plan(self, request: web.Request) -> web.Response:
         if self._ownership is None or self._owners is None:

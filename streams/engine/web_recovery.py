@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from dalsegno.streams.core.faultpoint.standing import PointView, newest
 from dalsegno.streams.core.partition import Partition
 from dalsegno.streams.core.recovery.plan import RecoveryPlan
 from dalsegno.streams.core.recovery.preview import RUNS_MAX, Preview
@@ -43,3 +44,11 @@ def previews(tasks: Iterable[PartitionTask], query: Mapping[str, str]) -> list[P
         for task in tasks
         if task.state in RUNNING and isinstance(task.fold, Partition)
     ]
+
+
+def fault_points(tasks: Iterable[PartitionTask]) -> list[PointView]:
+    """Those that are not healthy, as the partition of ours knows that last heard of each."""
+    folds = [task.fold for task in tasks if task.state in RUNNING]
+    return newest(
+        point for fold in folds if isinstance(fold, Partition) for point in fold.previews.points()
+    )

@@ -11,6 +11,7 @@ from tests.integration.engine.harness import Lab, wait_for
 from tests.integration.faults.called import POINT, Called
 from tests.integration.faults.service import Mode, Service
 
+from dalsegno.client import Context, DependencyDown, Flow
 from dalsegno.ops.kafka.fault_points import append_to_faults, steer
 from dalsegno.schemas.control import (
     ClockTick,
@@ -110,3 +111,29 @@ def test_a_declared_health_check_comes_before_the_probe(called: Called) -> None:
     called.wait_served(30)
     called.finish()
     assert called.service.health_checks > 0
+
+
+def test_a_service_that_drives_itself_is_told_what_is_away_and_its_failures_count(
+    called: Called,
+) -> None:
+    client = called.client
+    assert client.may_call(POINT)
+    own = Flow("own", version=1, ttl="10m", queue="")
+
+    @own.step(writes=["answer"], depends_on=[POINT])
+    def call(_ctx: Context) -> dict[str, object]:
+        raise AssertionError("a service of its own runs it")
+
+    reports = [client.report(client.start(own, {}, run_id=f"own-{n}")) for n in range(6)]
+    for report in reports[:5]:
+        report.started("call")
+        report.failed("call", DependencyDown(POINT))
+    assert called.wait_phase(Phase.OPEN, Phase.HALF_OPEN).failures == 5
+    wait_for("it is told not to call", lambda: not client.may_call(POINT), 30, every_s=1.0)
+    assert client.may_call("something else")
+    # Nobody waits: it may try, and its success is the probe's.
+    wait_for("it is told to try", lambda: client.may_call(POINT), 30)
+    with reports[5] as report:
+        report.started("call")
+        report.completed("call", {"answer": "done"})
+    assert called.wait_phase(Phase.RAMPING, Phase.HEALTHY).successes == 1

@@ -19,6 +19,7 @@ from tests.integration.faults.called import Called
 from tests.integration.faults.called_flow import AT_ONCE, TIMEOUT_S
 from tests.integration.faults.service import Mode, Service, peak_per_second
 
+from dalsegno.schemas.control import FaultPointChanged, QuotaGranted
 from dalsegno.streams.core.faultpoint.point import Phase
 
 pytestmark = pytest.mark.kafka
@@ -28,8 +29,8 @@ RUNS = int(os.environ.get("DALSEGNO_TEST_RUNS", "2000"))
 FIRST = 30
 # As many at a time as the service serves at once, until every partition knows how long it takes.
 WAVES, AT_EASE = 20, 8
-# Enough for every partition to see that its attempts are slow.
-SLOW_ONES = 240
+# While it is slow the runs come in so many at a time.
+AT_A_TIME = 50
 FOUND_S_MAX = 6.0 + TIMEOUT_S + 5.0  # the longest pause, a probe that hangs, a loaded machine
 OUTAGES = (Mode.REFUSE, Mode.HANG, Mode.BUSY, Mode.HALF_OPEN)
 
@@ -82,16 +83,19 @@ def slow(called: Called) -> Figures:
     service = called.service
     began_s = time.monotonic()
     service.mode = Mode.SLOW
-    called.start(SLOW_ONES)
-    limited = called.wait_phase(Phase.RAMPING)
-    assert "were slow" in limited.reason
-    called.start(RUNS - SLOW_ONES)
-    called.wait_waiting((RUNS - SLOW_ONES) // 2)
+    for _ in range(RUNS // AT_A_TIME):
+        called.start(AT_A_TIME)
+    called.wait_phase(Phase.RAMPING)
     back_s = time.monotonic()
     service.mode = Mode.PASS
     called.wait_served()
     took_s = time.monotonic() - back_s
     called.finish()
+    said = called.orders()
+    assert any("were slow" in each.reason for each in said if isinstance(each, FaultPointChanged))
+    assert not any(isinstance(each, FaultPointChanged) and each.state != "closed" for each in said)
+    # What came after it was noticed went by permits.
+    assert sum(each.permits for each in said if isinstance(each, QuotaGranted)) >= RUNS // 8
     return figures_of(called, Mode.SLOW, began_s, back_s, took_s)
 
 

@@ -62,16 +62,17 @@ class Probe(msgspec.Struct, array_like=True, frozen=True, gc=False):
 class FaultPoint(msgspec.Struct, array_like=True, kw_only=True):
     """The state of one fault point, all of it. Times are log times of the faults topic.
 
-    `number`: the last one given to a state or a quota, growing. `in_a_row`: failures since the last
-    success. `openings`, `open_ms`: in a row, and how long the last was; open until
-    `until_ms`, `timed` while that is to come. `healthy_ms`: when a health
-    check last passed. `calm_ms`: since when all demand has been met (0: it is not). `hands`: the
-    last controls by hand; `hand_number`: of the last one.
+    `number`: the last one given to a state or a quota, growing; `entered`: that of the present
+    phase; `since`: from which on outcomes count. `in_a_row`: failures since the last success.
+    `openings`, `open_ms`: in a row, and how long the last was; open until `until_ms`, `timed` while
+    that is to come. `healthy_ms`: when a health check last passed. `calm_ms`: since when all demand
+    has been met (0: it is not). `hands`: the last controls by hand; `hand_number`: of the last one.
     """
 
     name: str
     phase: Phase = Phase.HEALTHY
     number: int = 0
+    entered: int = 0
     since: int = 0
     in_a_row: int = 0
     openings: int = 0

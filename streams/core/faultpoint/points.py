@@ -135,12 +135,17 @@ class Points:
 
     def counts(self, view: View, offset: int, began_ms: int = 0) -> bool:
         """Whether an attempt that was given out at an offset of the log says anything about a fault
-        point as it stands now. Of a service's own (-1) only failures do while permits are needed:
-        those that began when the breaker had closed, at `began_ms`.
+        point as it stands now. A service's own (-1) is not held, so it must have begun since the
+        state changed last: at `began_ms`.
         """
         if not view.holds or offset > view.since:
             return True
-        return offset < 0 and view.state is BreakerState.CLOSED and began_ms > view.changed_ms
+        if offset >= 0 or began_ms <= view.changed_ms:
+            return False
+        if view.state is BreakerState.HALF_OPEN:
+            # Where nobody is held there is no probe but this.
+            return not (self.waiting(view.name) or view.hand or self._running.get(view.name))
+        return view.state is BreakerState.CLOSED
 
     def succeeded(
         self, depends_on: Sequence[str], span_ms: int, offset: int, kind: tuple[str, str]
@@ -186,7 +191,11 @@ class Points:
     def _well(self, depends_on: Sequence[str], span_ms: int, offset: int) -> None:
         now_ms = self._around.log_ms
         for view in list(self.views.values()):
-            if dependency_of(view.name) in depends_on and self.counts(view, offset):
+            if offset < 0 and view.holds and view.state is BreakerState.CLOSED:
+                continue  # what is not held must not widen the window of what is
+            if dependency_of(view.name) in depends_on and self.counts(
+                view, offset, now_ms - span_ms
+            ):
                 if view.holds or now_ms - view.failed_ms < WATCH_MS:
                     view.succeeded(span_ms)
                     self._news(view, outcome=True)

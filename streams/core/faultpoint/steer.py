@@ -81,7 +81,11 @@ class Steering:
     def _while_probing(self, report: FaultReport, side: Side) -> None:
         point = self._point
         probe = point.probe
-        if probe is None or report.partition != probe.partition or report.seen < probe.number:
+        if probe is None:
+            # Nobody waits: it is tried by services that drive themselves, or by none.
+            if report.seen < point.entered:
+                return
+        elif report.partition != probe.partition or report.seen < probe.number:
             return
         if report.successes:
             self._count(report)
@@ -229,16 +233,15 @@ class Steering:
         point.in_a_row = point.openings = point.open_ms = point.calm_ms = 0
 
     def _enter(self, phase: Phase, reason: str) -> None:
-        """All partitions hear of the way out of health and back to it; else those concerned."""
+        """All partitions hear of the way out of health and back to it; else those concerned, or all
+        when none is: then only services that drive themselves still call it.
+        """
         point = self._point
-        everyone = Phase.HEALTHY in (phase, point.phase)
+        concerned = [number for number, side in sorted(point.sides.items()) if side.concerned]
+        everyone = Phase.HEALTHY in (phase, point.phase) or not concerned
         point.phase, point.reason, point.changed_ms = phase, reason, self._now_ms
-        heard = (
-            range(self._partitions)
-            if everyone
-            else [number for number, side in sorted(point.sides.items()) if side.concerned]
-        )
-        number = point.next_number(self._now_ms)
+        heard = range(self._partitions) if everyone else concerned
+        number = point.entered = point.next_number(self._now_ms)
         if phase is not Phase.HALF_OPEN:
             point.since = number
         for partition in heard:

@@ -7,6 +7,8 @@ from typing import Final
 import msgspec
 
 from dalsegno.schemas.outputs import Escalation
+from dalsegno.streams.core.faultpoint.declared import dependency_of
+from dalsegno.streams.core.faultpoint.standing import PointView
 from dalsegno.streams.core.moment import Moment
 from dalsegno.streams.core.people.current import still_asked
 from dalsegno.streams.core.recovery.forecast import forecast
@@ -115,6 +117,22 @@ class Previews:
             recovering=recovery.pace.in_flight,
             frozen_ms=log_ms - min(since, default=log_ms),
         )
+
+    def points(self) -> list[PointView]:
+        """The fault points that are not healthy, by name."""
+        found = [
+            PointView(
+                name=view.name,
+                dependency=dependency_of(view.name),
+                state=view.state,
+                window=view.window,
+                waiting=self._now.points.waiting(view.name),
+                number=view.seen,
+            )
+            for view in self._now.points.views.values()
+            if view.holds
+        ]
+        return sorted(found, key=lambda point: point.name)
 
     def unowned(self, run_id: str) -> list[Unowned]:
         """What of a run waits without owner, deadline or next action (P6): nothing should."""

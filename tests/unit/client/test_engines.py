@@ -21,6 +21,7 @@ from dalsegno.client import (
     WaitTimeout,
 )
 from dalsegno.schemas.outputs import Answer, AnswerType
+from dalsegno.streams.client.advice import Advice
 from dalsegno.streams.client.ending import Ending
 from dalsegno.streams.client.engine_http import NotHttpError, http_get
 from dalsegno.streams.client.engines import Engines, Place
@@ -317,3 +318,47 @@ def test_views_are_frozen() -> None:
     view = read_run(msgspec.json.encode(shown()[1]))
     with pytest.raises(AttributeError):
         view.state = RunState.FAILED  # type: ignore[misc]
+
+
+def point(name: str, state: str, number: int, waiting: int = 0) -> dict[str, object]:
+    dependency = name.partition("/")[0]
+    return {
+        "name": name, "dependency": dependency, "state": state, "window": 1, "number": number,
+        "waiting": waiting,
+    }  # fmt: skip
+
+
+def test_a_service_may_call_what_no_breaker_is_open_for(engine: Engine, other: Engine) -> None:
+    found = {
+        engine: [point("pay", "open", 7, 2), point("mail", "open", 3), point("scan", "closed", 9)],
+        other: [point("pay", "half_open", 8), point("mail", "half_open", 4)],
+    }
+    for each, points in found.items():
+        each.reply = lambda _path, points=points: (200, {"fault_points": points})
+    advice = Advice(of(Claims(engine.url, other.url)))
+    answers = {name: advice.may_call(name, 5) for name in ("pay", "mail", "scan", "other")}
+    assert answers == {"pay": False, "mail": True, "scan": True, "other": True}
+    assert engine.asked == other.asked == ["/fault-points"]
+
+
+def test_one_error_class_that_is_away_holds_the_whole_dependency(engine: Engine) -> None:
+    engine.reply = lambda _path: (200, {"fault_points": [point("pay/timeout", "open", 7)]})
+    assert not Advice(of(Claims(engine.url))).may_call("pay", 5)
+
+
+def test_advice_is_asked_for_again_after_a_second(engine: Engine) -> None:
+    now_s = [5.0]
+    points = [point("pay", "open", 7)]
+    engine.reply = lambda _path: (200, {"fault_points": points})
+    advice = Advice(of(Claims(engine.url)), lambda: now_s[0])
+    assert not advice.may_call("pay", 5)
+    points.clear()
+    assert not advice.may_call("pay", 5)
+    now_s[0] += 1.0
+    assert advice.may_call("pay", 5)
+
+
+def test_without_any_engine_there_is_no_advice(engine: Engine) -> None:
+    advice = Advice(of(Claims(engine.url)))
+    with pytest.raises(EngineUnavailable, match="starting"):
+        advice.may_call("pay", 5)
