@@ -23,12 +23,22 @@ CLI = [sys.executable, "-m", "dalsegno.ops.cli"]
 
 
 class Dalsegno:
-    """One worker at a concurrency of 200; `engines` 2 has a standby that takes over."""
+    """One worker; `engines` 2 has a standby that takes over. `works_on`: its flow, by module and
+    name.
+    """
 
     name = "dalsegno"
 
-    def __init__(self, *, engines: int = 1, partitions: int = 4) -> None:
+    def __init__(
+        self,
+        *,
+        engines: int = 1,
+        partitions: int = 4,
+        works_on: str = "benchmarks.crash_lab.flow:flow",
+        concurrency: int = 200,
+    ) -> None:
         self._engines, self._partitions = engines, partitions
+        self._works_on, self._concurrency = works_on, concurrency
         self._guards: dict[str, subprocess.Popen[bytes]] = {}
         self._used: dict[str, float] = {}
 
@@ -55,11 +65,12 @@ class Dalsegno:
         self._start("worker")
         for port in self._ports:
             wait_for(f"http://127.0.0.1:{port}/readyz")
-        self._client = Client(bootstrap_servers=self.kafka.bootstrap)
+        self.client = self._client = Client(bootstrap_servers=self.kafka.bootstrap)
 
     def _start(self, name: str) -> None:
         if name == "worker":
-            command = [*CLI, "worker", "benchmarks.crash_lab.flow:flow", "--name", "worker"]
+            options = ["--name", "worker", "--concurrency", str(self._concurrency)]
+            command = [*CLI, "worker", self._works_on, *options]
         else:
             port = self._ports[int(name.removeprefix("engine-"))]
             command = [*CLI, "engine", "--name", name, "--port", str(port)]

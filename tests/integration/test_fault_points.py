@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import msgspec
 import pytest
+from benchmarks.outage_lab.service import Mode, Service
 from confluent_kafka import Producer
 from tests.integration.engine.harness import Lab, wait_for
 from tests.integration.faults.called import POINT, Called
-from tests.integration.faults.service import Mode, Service
 
 from dalsegno.client import Context, DependencyDown, Flow
 from dalsegno.ops.kafka.fault_points import append_to_faults, steer

@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
+from benchmarks.outage_lab.called_flow import AT_ONCE, TIMEOUT_S
+from benchmarks.outage_lab.service import Mode, Service, peak_per_second
 from tests.integration.engine.harness import Lab
 from tests.integration.faults.called import Called
-from tests.integration.faults.called_flow import AT_ONCE, TIMEOUT_S
-from tests.integration.faults.service import Mode, Service, peak_per_second
 
 from dalsegno.schemas.control import FaultPointChanged, QuotaGranted
 from dalsegno.streams.core.faultpoint.point import Phase

@@ -8,9 +8,9 @@ import sys
 from collections.abc import Callable
 from typing import TypeVar
 
+from benchmarks.outage_lab.called_flow import URL, flow
+from benchmarks.outage_lab.service import Service
 from tests.integration.engine.harness import ROOT, EngineProcess, Lab, wait_for
-from tests.integration.faults.called_flow import flow
-from tests.integration.faults.service import Service
 
 from dalsegno.client import Client
 from dalsegno.ops.kafka.fault_points import NoSuchPointError, read_point
@@ -41,12 +41,13 @@ class Called:
             **os.environ,
             "DALSEGNO_BOOTSTRAP_SERVERS": self.lab.bootstrap,
             "DALSEGNO_PREFIX": self.lab.prefix,
+            URL: self.service.url,
         }
         with (self.lab.folder / "worker.log").open("ab") as out:
             return subprocess.Popen(
                 [
-                    sys.executable, "-m", "tests.integration.faults.called_flow",
-                    f"{self.lab.prefix}-w", self.service.url,
+                    sys.executable, "-m", "benchmarks.outage_lab.called_flow",
+                    f"{self.lab.prefix}-w",
                 ],
                 cwd=ROOT, env=env, stdout=out, stderr=subprocess.STDOUT,
             )  # fmt: skip

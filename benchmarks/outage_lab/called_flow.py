@@ -1,18 +1,22 @@
-"""`python -m tests.integration.faults.called_flow NAME URL`: its step calls a service."""
+"""A flow whose one step calls the service at `OUTAGE_URL`.
+
+`python -m benchmarks.outage_lab.called_flow NAME` works on it.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
 
 from aiohttp import ClientError, ClientSession, ClientTimeout
-from tests.integration.faults.service import KEY_HEADER
+from benchmarks.outage_lab.service import KEY_HEADER
 
 from dalsegno.client import Context, DependencyDown, Flow, Worker
 
 flow = Flow("called", version=1, ttl="30m")
 TIMEOUT_S = 2.0
 AT_ONCE = 60
-_URL = sys.argv[2] if len(sys.argv) > 2 else ""
+URL: str = "OUTAGE_URL"
 
 
 @flow.step(reads=[], writes=["answer"], depends_on=["validation"], timeout="20s")
@@ -22,7 +26,9 @@ async def validate(ctx: Context) -> dict[str, object]:
     try:
         async with (
             ClientSession(timeout=timeout) as session,
-            session.post(f"{_URL}/do/{ctx.run_id}", headers={KEY_HEADER: ctx.key}) as answer,
+            session.post(
+                f"{os.environ[URL]}/do/{ctx.run_id}", headers={KEY_HEADER: ctx.key}
+            ) as answer,
         ):
             if answer.status == 503:
                 raise DependencyDown("validation", retry_after=f"{answer.headers['Retry-After']}s")
