@@ -15,6 +15,7 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -72,13 +73,15 @@ class Outcome:
         return [text for text, good in checks.items() if not good]
 
 
-def point(system: Dalsegno) -> dict[str, Any]:
-    """The fault point as its actor saved it last."""
+def stands(system: Dalsegno) -> tuple[str, int]:
+    """Phase of the fault point, and how many steps wait for it, as its actor saved it last."""
     found: list[dict[str, Any]] = json.loads(system.command("faults", "list", "--json"))
-    return found[0] if found else {"phase": "healthy", "waiting": 0}
+    if not found:
+        return "healthy", 0
+    return found[0]["phase"], sum(side["waiting"] for side in found[0]["sides"].values())
 
 
-def until(what: str, looks_right: Any, limit_s: float = LIMIT_S) -> None:
+def until(what: str, looks_right: Callable[[], bool], limit_s: float = LIMIT_S) -> None:
     """Polls. Raises `TimeoutError`."""
     end = time.monotonic() + limit_s
     while not looks_right():
@@ -94,9 +97,9 @@ def outage(system: Dalsegno, service: Service, mode: Mode, runs: int) -> Outcome
     began_s = time.monotonic()
     service.mode = mode
     client.start_many(flow, {name: {} for name in names[:FIRST]})
-    until("the breaker opens", lambda: point(system)["phase"] == "open")
+    until("the breaker opens", lambda: stands(system)[0] == "open")
     client.start_many(flow, {name: {} for name in names[FIRST:]})
-    until("all wait", lambda: point(system)["waiting"] >= runs - 2 * FIRST)
+    until("all wait", lambda: stands(system)[1] >= runs - 2 * FIRST)
     before, back_s = len(service.done), time.monotonic()
     service.mode = Mode.PASS
     end = time.monotonic() + LIMIT_S

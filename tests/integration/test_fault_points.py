@@ -128,12 +128,16 @@ def test_a_service_that_drives_itself_is_told_what_is_away_and_its_failures_coun
     for report in reports[:5]:
         report.started("call")
         report.failed("call", DependencyDown(POINT))
-    assert called.wait_phase(Phase.OPEN, Phase.HALF_OPEN).failures == 5
-    wait_for("it is told not to call", lambda: not client.may_call(POINT), 30, every_s=1.0)
-    assert client.may_call("something else")
+    assert called.wait_phase(Phase.HALF_OPEN).failures == 5
     # Nobody waits: it may try, and its success is the probe's.
-    wait_for("it is told to try", lambda: client.may_call(POINT), 30)
+    wait_for("it is told to try", lambda: client.may_call(POINT), 30, every_s=1.0)
     with reports[5] as report:
         report.started("call")
         report.completed("call", {"answer": "done"})
     assert called.wait_phase(Phase.RAMPING, Phase.HEALTHY).successes == 1
+    settings = called.lab.settings
+    steer(settings, POINT, HandAction.OPEN, by="ada", reason="maintenance")
+    wait_for("it is told not to call", lambda: not client.may_call(POINT), 30, every_s=1.0)
+    assert client.may_call("something else")
+    steer(settings, POINT, HandAction.CLOSE, by="ada", reason="over")
+    wait_for("it is told to call again", lambda: client.may_call(POINT), 30, every_s=1.0)
