@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
+from typing import Self
 
 import msgspec
 from tests.simulation.actor_promises import ActorPromises, order_of
@@ -206,8 +207,12 @@ class StormWorld:
         for name in names:
             self.arrivals[name].append(self.time.now_ms)
         broken = next((name for name in names if self.is_down(name)), None)
-        span = self.time.random.randint(SPAN_MS // 2, 2 * SPAN_MS)
+        span = self.span_ms()
         self.time.after(span, lambda: self._end(shard, handoff, broken))
+
+    def span_ms(self) -> int:
+        """How long an attempt takes that begins now."""
+        return self.time.random.randint(SPAN_MS // 2, 2 * SPAN_MS)
 
     def _end(self, shard: Shard, handoff: Handoff, broken: str | None) -> None:
         fields = {"run_id": handoff.run_id, "step": handoff.step, "epoch": handoff.epoch}
@@ -232,7 +237,7 @@ class StormWorld:
         return all(p.phase in (Phase.HEALTHY, Phase.HALF_OPEN, Phase.OPEN)
                    for p in self.actors.points.values())  # fmt: skip
 
-    def run(self) -> StormWorld:
+    def run(self) -> Self:
         """To the end, and judge it."""
         self.time.run(self.finished)
         left = [
