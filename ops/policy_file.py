@@ -9,7 +9,11 @@ import msgspec
 from dalsegno.schemas.control import DecisionKey, Dependency, Policy, RegistryId, Webhook
 from dalsegno.schemas.plan import RetryPolicy
 
-_TABLES = {"webhooks": Webhook, "decision_keys": DecisionKey, "dependencies": Dependency}
+_TABLES: dict[str, type[msgspec.Struct]] = {
+    "webhooks": Webhook,
+    "decision_keys": DecisionKey,
+    "dependencies": Dependency,
+}
 
 
 class PolicyFileError(Exception):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 PlanCode = Literal[
+    "bad_field",
     "bad_limits",
     "bad_name",
     "cycle",

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.integration.engine.harness import KEY_HEX, Lab, wait_for
+from tests.integration.engine.harness import Lab, wait_for
 
 from dalsegno.client import Client, Context, Flow, Permanent, RunState, Worker
 from dalsegno.ops.cli import app
@@ -44,14 +44,9 @@ async def tell(ctx: Context) -> dict[str, object]:
 @pytest.fixture
 def served(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
     """An engine and a worker, and the command line's settings for them."""
-    for name, value in {
-        "DALSEGNO_BOOTSTRAP_SERVERS": lab.bootstrap,
-        "DALSEGNO_PREFIX": lab.prefix,
-        "DALSEGNO_MAC_KEYS": f"k1:{KEY_HEX}",
-        "DALSEGNO_DEV": "true",
-        "DALSEGNO_DECISION_KEY": str(lab.folder / "ana.json"),
-    }.items():
+    for name, value in lab.environment().items():
         monkeypatch.setenv(name, value)
+    monkeypatch.setenv("DALSEGNO_DECISION_KEY", str(lab.folder / "ana.json"))
     engine = lab.engine(fold="core")
     engine.wait_ready()
     worker = Worker([cards], bootstrap_servers=lab.bootstrap, prefix=lab.prefix, name=lab.prefix)

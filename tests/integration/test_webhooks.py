@@ -6,6 +6,7 @@ import base64
 from collections.abc import Callable, Iterator
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 from prometheus_client.parser import text_string_to_metric_families
 from tests.integration.engine.harness import EngineProcess, Lab, wait_for
 from tests.integration.receivers import Receiver
@@ -15,6 +16,7 @@ from dalsegno.schemas import values
 from dalsegno.schemas.control import Policy, PolicySet, Webhook
 from dalsegno.schemas.events import FailureType, RunCancelled, RunStarted, StepFailed, StepStarted
 from dalsegno.schemas.plan import Plan, StepPlan
+from dalsegno.streams.agents.webhooks.feed import group_of
 from dalsegno.streams.core.partition import Partition
 from dalsegno.streams.engine.verify import verify
 
@@ -161,4 +163,23 @@ def test_what_is_answered_or_over_meanwhile_is_not_posted_any_more(
                                          reason="overtaken") == 3)  # fmt: skip
     desk.status = 200
     wait_for("the others", lambda: desk.runs() == runs - {"run-0", "run-1", "run-2"})
+    assert engine.term() == 0
+
+
+def test_a_position_that_the_log_does_not_have_loses_nothing(
+    lab: Lab, receivers: MakeReceiver
+) -> None:
+    desk = receivers(200)
+    list_webhooks(lab, hook("desk", desk))
+    consumer = Consumer(
+        {"bootstrap.servers": lab.bootstrap, "group.id": group_of(lab.settings, "desk")}
+    )
+    places = [TopicPartition(lab.topics.escalations, n, 10_000) for n in range(lab.partitions)]
+    consumer.commit(offsets=places, asynchronous=False)
+    consumer.close()
+    engine = lab.engine(fold="core", **ENV)
+    engine.wait_ready()
+    runs = fail_runs(lab, 0, 8)
+    wait_for("delivered", lambda: desk.runs() == runs)
+    assert set(desk.taken.values()) == {1}
     assert engine.term() == 0

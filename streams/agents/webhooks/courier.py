@@ -60,6 +60,7 @@ class Courier:
         self._means = means
         self._folds: Mapping[int, Partition] = {}
         self._ledgers: dict[int, Ledger] = {}
+        self._opened: dict[int, Partition] = {}
         self._unsaved: set[int] = set()
         self._saved_s = time.monotonic()
         self._news = asyncio.Event()
@@ -87,6 +88,7 @@ class Courier:
             except KafkaException as error:
                 log.warning("webhook: Kafka does not answer", webhook=self._hook.name,
                             error=repr(error))  # fmt: skip
+                self._count("error")
                 await asyncio.sleep(_AFTER_FAILURE_S)
             except Exception:
                 # The boundary of a target: whatever it is, it is counted, seen, and tried again.
@@ -96,24 +98,36 @@ class Courier:
 
     async def _read(self) -> None:
         """Take partitions over and give them back, then hand over what is new."""
-        for number in set(self._ledgers) - set(self._folds):
-            self._forget(number)
-            await self._feed.close_partition(number)
-        for number in sorted(set(self._folds) - set(self._ledgers)):
-            self._ledgers[number] = await self._feed.open(number)
-        if not self._ledgers:
+        for number, fold in list(self._opened.items()):
+            # Another fold of it: it may have been another engine's in between.
+            if self._folds.get(number) is not fold:
+                await self._give_back(number)
+        for number, fold in sorted(self._folds.items()):
+            if number not in self._opened:
+                self._ledgers[number] = await self._feed.open(number)
+                self._opened[number] = fold
+        if not self._opened:
             await asyncio.sleep(_LOOK_S)
             return
-        for message in await self._feed.read(self._full()):
+        try:
+            found = await self._feed.read(self._full())
+        except KafkaException:
+            # Where it stood may be gone: each partition is opened again.
+            for number in list(self._opened):
+                await self._give_back(number)
+            raise
+        for message in found:
             self._take(message)
-        self._news.set()
+        if found:
+            self._news.set()
 
-    def _forget(self, number: int) -> None:
-        del self._ledgers[number]
+    async def _give_back(self, number: int) -> None:
+        del self._ledgers[number], self._opened[number]
         self._unsaved.discard(number)
         for waiting in self.target:
             if waiting.place[0] == number:
                 self.target.drop(waiting.place)
+        await self._feed.close_partition(number)
 
     def _full(self) -> set[int]:
         if self.target.bytes_waiting >= WAITING_BYTES_MAX:

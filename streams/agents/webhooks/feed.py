@@ -62,7 +62,7 @@ class Feed:
 
     def _open(self, number: int) -> Ledger:
         place = TopicPartition(self._topic, number)
-        low, _ = self._consumer.get_watermark_offsets(place, timeout=_ASK_S)
+        low, high = self._consumer.get_watermark_offsets(place, timeout=_ASK_S)
         (found,) = self._consumer.committed([place], timeout=_ASK_S)
         if found.error is not None:
             raise KafkaException(found.error)
@@ -72,8 +72,9 @@ class Feed:
             # Other code wrote it. What was settled behind it may be posted again, by its same id.
             log.warning("webhook offset not understood", partition=number, error=str(error))
             ledger = Ledger(found.offset)
-        if found.offset < low:
-            ledger = Ledger(low, ledger.high)
+        if not low <= found.offset <= high:
+            # No offset yet, or the log does not hold it any more: what is still asked is posted.
+            ledger = Ledger(low)
         self._consumer.incremental_assign([TopicPartition(self._topic, number, ledger.base)])
         self._paused.discard(number)
         return ledger

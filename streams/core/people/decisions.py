@@ -36,8 +36,8 @@ def decision_made(draft: Draft, event: DecisionMade) -> Ruling:
 
     One that was made on what has moved since is refused, and the question is asked again.
     """
-    if fault := rights_fault(draft.now.policy, event, draft.head.flow):
-        return refused("not_allowed", fault)
+    if no_right := rights_fault(draft.now.policy, event, draft.head.flow):
+        return refused("not_allowed", no_right)
     found = _find(draft, event)
     if isinstance(found, Ruling):
         return found

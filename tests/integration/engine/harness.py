@@ -69,6 +69,15 @@ class Lab:
         }
         return EngineSettings.model_validate(values | more)
 
+    def environment(self) -> dict[str, str]:
+        """Settings of a process of this lab: an engine, or the command line."""
+        return {
+            "DALSEGNO_BOOTSTRAP_SERVERS": self.bootstrap,
+            "DALSEGNO_PREFIX": self.prefix,
+            "DALSEGNO_DEV": "true",
+            "DALSEGNO_MAC_KEYS": f"k1:{KEY_HEX}",
+        }
+
     def create_topics(self) -> None:
         TopicAdmin(self.settings).create((), self.partitions)
 
@@ -162,10 +171,7 @@ class EngineProcess:
         self._port = free_ports(1)[0]
         env = {
             **os.environ,
-            "DALSEGNO_BOOTSTRAP_SERVERS": self.lab.bootstrap,
-            "DALSEGNO_PREFIX": self.lab.prefix,
-            "DALSEGNO_DEV": "true",
-            "DALSEGNO_MAC_KEYS": f"k1:{KEY_HEX}",
+            **self.lab.environment(),
             "DALSEGNO_HTTP_PORT": str(self._port),
             **self._env,
         }
