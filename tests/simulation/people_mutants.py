@@ -96,7 +96,7 @@ def _a_skipped_step_is_waited_for(patch: pytest.MonkeyPatch) -> None:
 
 def _questions_stay_open(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(effecting, "_closed", lambda *_: None)
-    patch.setattr(decisions, "_ASKING", frozenset(effecting.READY.__class__))
+    patch.setattr(decisions, "WITH_PEOPLE", frozenset(effecting.READY.__class__))
     patch.setattr(decisions, "_remember", lambda *_: None)
 
 

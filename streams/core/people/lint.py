@@ -41,9 +41,9 @@ def _asked(package: Escalation) -> list[str]:
 
 def _conclusion(package: Escalation) -> list[str]:
     found = []
-    there = [line for line in package.fields if line.change is not FieldChange.MISSING]
-    if there and not package.facts:
-        found.append(f"facts: {there[0].field!r} is there, and no conclusion stands")
+    written = [line for line in package.fields if line.change is FieldChange.WRITTEN]
+    if written and not package.facts:
+        found.append(f"facts: {written[0].field!r} was written, and no conclusion stands")
     if len(package.facts) > FACTS_MAX:
         found.append(f"facts: {len(package.facts)}, a conclusion has at most {FACTS_MAX}")
     found += [

@@ -60,12 +60,19 @@ class Origins:
         for place, old in enumerate(draft.run.rows):
             row = draft.rows.get(place, old)
             if row.state is COMPLETED:
-                self._done.append((row.done, place))
-                wrote = row.handled.wrote if row.handled is not None else ()
-                for field in (*draft.steps[place].writes, *wrote):
+                wrote = self._wrote(place)
+                if wrote:
+                    self._done.append((row.done, place))
+                for field in wrote:
                     self._by_step[field] = max(self._by_step.get(field, (0, 0)), (row.done, place))
         people = draft.head.people or NOBODY
         self._outside = {each.field: each for each in people.outside}
+
+    def _wrote(self, place: int) -> tuple[str, ...]:
+        """Fields that a completed step has written."""
+        handled = self._draft.peek(place).handled
+        beside = handled.wrote if handled is not None else ()
+        return (*self._draft.steps[place].writes, *beside)
 
     def of(self, field: str) -> Origin:
         """The origin of a field that is there."""
@@ -85,7 +92,7 @@ class Origins:
         draft = self._draft
         names = dict.fromkeys(first)
         for _, place in nlargest(FACTS_MAX, self._done):
-            names.update(dict.fromkeys(draft.steps[place].writes))
+            names.update(dict.fromkeys(self._wrote(place)))
         there = [name for name in names if draft.context.get(name) is not None][:FACTS_MAX]
         facts = []
         for name in there:

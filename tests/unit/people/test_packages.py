@@ -82,6 +82,7 @@ def test_facts_name_their_source_and_run_version() -> None:
         ("order", '{"id":7}', "start", 1),
         ("price", "12", "quote", 2),
         ("card", "(secret)", "start", 1),
+        ("note", '"gift"', "quote", 2),
     ]
 
 
