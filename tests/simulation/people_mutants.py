@@ -7,6 +7,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
+from dalsegno.streams.core import information, routing
 from dalsegno.streams.core.people import (
     approvals,
     asking,
@@ -104,6 +105,23 @@ def _packages_without_their_options(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(package, "options", lambda *_: ())
 
 
+def _every_key_decides_everything(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(decisions, "rights_fault", lambda *_: "")
+
+
+def _answers_have_any_type(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(effecting, "misfit", lambda *_: "")
+    patch.setattr(information, "misfit", lambda *_: "")
+
+
+def _unsafe_steps_close_nothing(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(routing, "close_gate", lambda *_, **__: None)
+
+
+def _a_gate_does_not_wait_for_its_step(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(silence, "_steps_answer_by", lambda _: 0)
+
+
 BREAKS: dict[str, Break] = {
     function.__name__[1:]: function
     for function in (
@@ -119,5 +137,9 @@ BREAKS: dict[str, Break] = {
         _a_skipped_step_is_waited_for,
         _questions_stay_open,
         _packages_without_their_options,
+        _every_key_decides_everything,
+        _answers_have_any_type,
+        _unsafe_steps_close_nothing,
+        _a_gate_does_not_wait_for_its_step,
     )
 }

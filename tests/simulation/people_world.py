@@ -6,7 +6,10 @@ One seed is one schedule. The checks know only events, handoffs, packages and tr
 * The first decision on a package counts; a second one is refused with `already_decided`.
 * What was bound to another package, or made on what has moved since, changes nothing.
 * Every package passes the linter, and holds no value of a secret field.
-* Reminders are bounded; nobody answers: the run ends as the package said.
+* Reminders are bounded; nobody answers: the run ends as the package said, and not before its time.
+* Whose key is limited decides nothing else.
+* Once a step was unsafe nothing further is given out until a person decides.
+* A field that the plan says is a number never holds anything else from outside.
 """
 
 from __future__ import annotations
@@ -25,16 +28,26 @@ from tests.unit.core.log import (
     transitions,
 )
 
-from dalsegno.schemas.control import DecisionMade, DecisionType
+from dalsegno.schemas.control import DecisionKey, DecisionMade, DecisionType
 from dalsegno.schemas.events import FailureType, InformationSupplied, StepFailed
 from dalsegno.schemas.outputs import Escalation, Handoff, Outcome, RunState, Transition
-from dalsegno.schemas.plan import Plan, RetryPolicy, Risk
+from dalsegno.schemas.plan import ContextField, FieldType, Plan, RetryPolicy, Risk
+from dalsegno.schemas.values import unpack_map
 from dalsegno.streams.core.actions import Output
 from dalsegno.streams.core.partition import Partition
 from dalsegno.streams.core.people.lint import lint
 
 SECRET = "4111-2222-3333"
 KINDS = tuple(DecisionType)
+LIMITED = "cem"
+ALLOWED = frozenset({DecisionType.RETRY, DecisionType.APPROVE})
+KEYS = (
+    DecisionKey(key_id="ana-1", public_key=b"a" * 32, holder="ana"),
+    DecisionKey(key_id="ben-1", public_key=b"b" * 32, holder="ben", flows=("flow", "other")),
+    DecisionKey(
+        key_id="cem-1", public_key=b"c" * 32, holder=LIMITED, decisions=tuple(sorted(ALLOWED))
+    ),
+)
 REMINDERS_MAX = 5
 
 
@@ -49,6 +62,7 @@ def plan() -> Plan:
         step("ship", needs=("pay", "ask"), reads=("receipt", "rated"), writes=("parcel",),
              retry=retry),
         secrets=("card",),
+        fields=(ContextField(name="rate", type=FieldType.NUMBER, text="Of the day."),),
     )  # fmt: skip
 
 
@@ -65,6 +79,8 @@ class PeopleWorld:
         self.out: list[Handoff] = []
         self.number = 0
         self.ended = False
+        self.shut: set[str] = set()
+        self.log.policy(decision_keys=KEYS)
         self.see(self.log.start(plan(), context={"order": 1, "card": SECRET}, ttl_ms=10**10))
 
     def run(self, moves: int = 60) -> None:
@@ -109,8 +125,11 @@ class PeopleWorld:
         name, epoch = handoff.step, handoff.epoch
         self.see(self.log.began(name, epoch))
         if fails:
+            kind = self.rng.choice((FailureType.PERMANENT,) * 3 + (FailureType.UNSAFE,))
+            if kind is FailureType.UNSAFE:
+                self.shut.add(name)
             event = StepFailed(
-                run_id="r", step=name, epoch=epoch, failure_type=FailureType.PERMANENT,
+                run_id="r", step=name, epoch=epoch, failure_type=kind,
                 error_class="No", message=f"card {SECRET} was refused",
             )  # fmt: skip
             self.see(self.log.put(event))
@@ -122,11 +141,15 @@ class PeopleWorld:
         """A field moves, or comes, from outside."""
         field = self.rng.choice(("price", "rate", "order"))
         self.number += 1
-        ops = pack([["set", [field], self.rng.randrange(100)]])
+        ops = pack([["set", [field], self.value()]])
         event = InformationSupplied(
             run_id="r", information_id=f"i{self.number}", ops=ops, origin="bank"
         )
         self.see(self.log.put(event))
+
+    def value(self) -> object:
+        """What somebody fills in: mostly a number."""
+        return self.rng.randrange(100) if self.rng.random() < 0.8 else "many"
 
     def decide(self) -> None:
         """A decision: mostly on the newest package; often late, double, stale or forged."""
@@ -138,7 +161,7 @@ class PeopleWorld:
             decision_id=f"d{self.number}",
             escalation_id=package.escalation_id,
             decision=self.rng.choice(KINDS),
-            decided_by=self.rng.choice(("ana", "ben")),
+            decided_by=self.rng.choice(("ana", "ben", LIMITED)),
             reason="seen",
             step=package.step,
             ops=self.ops(package),
@@ -165,7 +188,7 @@ class PeopleWorld:
             return b""
         names = [*package.missing_fields, *(line.field for line in package.fields)]
         wanted = [name for name in dict.fromkeys(names) if name != "card"]
-        return pack([["set", [name], self.rng.randrange(100)] for name in wanted])
+        return pack([["set", [name], self.value()] for name in wanted])
 
     def judge(
         self,
@@ -183,7 +206,9 @@ class PeopleWorld:
         if name in self.first:
             if applied:
                 raise BrokenPromiseError(f"{name} was decided twice")
-            if not self.ended_now(said) and said[0].reason != "already_decided":
+            may = event.decided_by != LIMITED or event.decision in ALLOWED
+            expected = "already_decided" if may else "not_allowed"
+            if not self.ended_now(said) and said[0].reason != expected:
                 raise BrokenPromiseError(f"a second decision heard {said[0].reason}, not the first")
         if forged and applied:
             raise BrokenPromiseError("a decision with another package's digest was applied")
@@ -192,12 +217,15 @@ class PeopleWorld:
             if not moved and self.log.partition.run("r") != before:
                 raise BrokenPromiseError("a refused decision changed the run")
             return
+        if event.decided_by == LIMITED and event.decision not in ALLOWED:
+            raise BrokenPromiseError(f"{LIMITED} may not {event.decision}")
         option = next(o for o in package.options if o.decision is event.decision)
         if option.why_not:
             raise BrokenPromiseError(f"{event.decision} was applied and not offered")
         if said[0].actor != event.decided_by or event.reason not in said[0].reason:
             raise BrokenPromiseError("who and why are not on record")
         self.first[name] = event
+        self.shut.discard(package.step)
         if event.decision is DecisionType.APPROVE and package.step == "pay":
             self.approved = (package.plan_digest, package.values_digest)
 
@@ -207,6 +235,7 @@ class PeopleWorld:
 
     def see(self, out: list[Output]) -> None:
         """Checks what came out."""
+        self.check_types()
         for package in escalations(out):
             if faults := lint(package):
                 raise BrokenPromiseError(f"package: {faults}")
@@ -217,6 +246,8 @@ class PeopleWorld:
             if package.asked != "notice":
                 self.packages.append(package)
         for handoff in handoffs(out):
+            if self.shut:
+                raise BrokenPromiseError(f"{handoff.step} was given out after {self.shut}, unsafe")
             self.out = [each for each in self.out if each.step != handoff.step]
             self.out.append(handoff)
             if handoff.step == "pay":
@@ -224,9 +255,26 @@ class PeopleWorld:
         for transition in transitions(out):
             if transition.run_state_after is RunState.EXPIRED:
                 raise BrokenPromiseError("P6: waited until its time to live was over")
+            if transition.reason == "nobody_answered":
+                self.check_silence(transition.at_ms)
             self.ended = self.ended or transition.run_state_after in {
                 RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED, RunState.COMPENSATED,
             }  # fmt: skip
+
+    def check_silence(self, at_ms: int) -> None:
+        """Somebody's time to answer the newest package about a step, or the run, is over."""
+        newest = {package.step: package for package in self.packages}
+        waits = [p for p in newest.values() if p.escalation_id not in self.first]
+        if all(package.answer_by_ms > at_ms for package in waits):
+            raise BrokenPromiseError("nobody answered, and there was time to")
+
+    def check_types(self) -> None:
+        """What came from outside is what the plan says."""
+        run = self.log.partition.run("r")
+        if run is not None and run.context:
+            rate = unpack_map(run.context).get("rate", 0)
+            if not isinstance(rate, int):
+                raise BrokenPromiseError(f"the rate is {rate!r}")
 
     def check_approved(self) -> None:
         """P7, by the digests of the package that was approved."""
