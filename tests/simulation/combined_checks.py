@@ -12,11 +12,12 @@ from tests.simulation.promises import BrokenPromiseError
 from tests.simulation.recovery_promises import RecoveryPromises
 from tests.simulation.reference import Reference
 from tests.simulation.saga_world import SagaChecker
+from tests.simulation.seams import Seams
 
 from dalsegno.schemas.control import DecisionMade, FaultPointChanged, PolicySet, QuotaGranted
 from dalsegno.schemas.events import RunStarted
 from dalsegno.schemas.outputs import Handoff
-from dalsegno.streams.core.actions import Dispatch, Output
+from dalsegno.streams.core.actions import Audit, Dispatch, Output
 from dalsegno.streams.core.faultpoint.declared import dependency_of
 
 
@@ -27,6 +28,7 @@ class CombinedReference(Reference):
         super().__init__(world, number)
         self.book = PermitBook()
         self.recovery = RecoveryPromises(world.policy.recovery_width_max)
+        self.seams = Seams()
 
     def on_append(self, entry: Entry) -> None:
         record = self.world.record(self.number, entry)
@@ -42,6 +44,7 @@ class CombinedReference(Reference):
             self.recovery.width = (
                 max(self.recovery.width, new) if self.recovery.width and new else 0
             )
+        self.seams.ahead(self.partition, event)
         self.book.heard(event, log_ms)
         super().on_append(msgspec.structs.replace(entry, event=event))
         self.book.applied(event)
@@ -58,16 +61,19 @@ class CombinedReference(Reference):
         for output in outputs:
             action = output.action
             if isinstance(action, Dispatch):
-                self._permit(action.handoff)
+                self.seams.went(action.handoff, permitted=self._permit(action.handoff))
+            elif isinstance(action, Audit):
+                self.seams.moved(self.partition, entry.event, action.transition)
         check_views(self.partition, entry.at_ms)
         self.recovery.check(self.partition, entry.event, self.log_ms, outputs)
 
-    def _permit(self, handoff: Handoff) -> None:
+    def _permit(self, handoff: Handoff) -> bool:
         names = self.world.plan_step(handoff.run_id, handoff.step).depends_on
         if points := self.book.handed_out(handoff, names):
             key = (handoff.run_id, handoff.step, handoff.epoch)
             self.world.checker.permitted[key] = {dependency_of(point) for point in points}
             self.recovery.permitted.add(key)
+        return bool(points)
 
 
 class CombinedChecker(SagaChecker):

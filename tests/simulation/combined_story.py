@@ -74,6 +74,15 @@ class CombinedStory(SagaStory):
         if not self.blurred:
             super().check_inputs(handoff)
 
+    def check_journal(self, handoff: Handoff, offset: int) -> None:
+        """Of what was reported while the run was put aside only so many events have waited."""
+        if not self.blurred:
+            super().check_journal(handoff, offset)
+
+    def check_undo(self, handoff: Handoff, offset: int, *, again: bool) -> None:
+        if not self.blurred:
+            super().check_undo(handoff, offset, again=again)
+
     def check_risk(self, handoff: Handoff) -> None:
         """P7: a person has agreed to this step with exactly these values."""
         agreed = self.approvals.get(handoff.step)
@@ -138,6 +147,10 @@ class CombinedStory(SagaStory):
             reads = self.spec.step(event.step).reads
             self.approvals[event.step] = {field: self.expected(field) for field in reads}
 
+    @property
+    def is_known(self) -> bool:
+        return not self.blurred
+
     def on_taken_back_by_hand(self, step: str, offset: int) -> None:
         """A person says that it is done, with all that is known of it by then."""
         self.by_hand.add(step)
@@ -199,6 +212,11 @@ class CombinedStory(SagaStory):
             or (escalation.asked == "approval" and not escalation.step)
         ):
             self.gates[escalation.escalation_id] = escalation.reason
+
+    def check_compensated(self, offset: int) -> None:
+        """What had waited while the run was put aside was applied later than it came."""
+        if not self.blurred:
+            super().check_compensated(offset)
 
     def check_context(self) -> None:
         if not self.blurred:

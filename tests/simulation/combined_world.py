@@ -31,19 +31,23 @@ from dalsegno.schemas.events import FailureType, InformationSupplied, StepFailed
 from dalsegno.schemas.outputs import Escalation
 from dalsegno.schemas.plan import OnFailure, Risk, StepPlan
 from dalsegno.streams.core.actions import ReportFault
+from dalsegno.streams.core.partition import Partition
 from dalsegno.streams.core.record import Record
 from dalsegno.streams.core.runstate import Run
 
 
 class CombinedOdds(Odds, frozen=True):
     """`outage`: of a dependency. `silent`: that nobody answers a package. `operator`: that one is
-    at the console. `inform`: that a field moves from outside.
+    at the console. `inform`: that a field moves from outside. `risk`: that a step needs approval.
+    `leaning`: how many services all steps lean on.
     """
 
     outage: float = 0.0
     silent: float = 0.0
     operator: float = 0.0
     inform: float = 0.0
+    risk: float = 0.0
+    leaning: int = len(NAMES)
 
 
 class CombinedBody(SagaBody):
@@ -71,6 +75,10 @@ class CombinedEngine(Engine):
     """Beside each partition an actor of fault points."""
 
     actor_class = Actor
+
+    def restore(self, number: int, parts: list[tuple[bytes, bytes]]) -> Partition:
+        self.world.checker.references[number].seams.restored = True
+        return super().restore(number, parts)
 
     def own(self, number: int, task: int) -> Step:
         self.process.spawn(self.actor_class(self, number, task).life())
@@ -127,26 +135,36 @@ class CombinedWorld(SagaWorld):
             setup,
             workers=rng.choice((1, 2, 3)),
             slots=rng.choice((1, 2, 4)),
-            runs=rng.choice((2, 3, 5)),
-            chaos_ms=rng.choice((10_000, 20_000, 30_000)),
+            runs=rng.choice((2, 4, 7)),
+            chaos_ms=rng.choice((10_000, 20_000)),
         )
 
     def draw_odds(self, rng: Random) -> CombinedOdds:
         odds = super().draw_odds(rng)
-        kinds = (*odds.failure_types, FailureType.MISSING_INFO, FailureType.UNSAFE)
+        silent = rng.choice((0.0, 0.1, 0.3, 1.0))
+        kinds = rng.choice(
+            (
+                (*odds.failure_types, FailureType.MISSING_INFO, FailureType.UNSAFE),
+                (FailureType.PERMANENT, FailureType.PERMANENT, FailureType.TRANSIENT),
+                (FailureType.DEPENDENCY, FailureType.MISSING_INFO, FailureType.TRANSIENT),
+            )
+        )
         named = {name: getattr(odds, name) for name in odds.__struct_fields__}
         named |= {
-            "failure_types": kinds if rng.random() < 0.6 else odds.failure_types,
-            "cancel": rng.choice((0.0, 0.1, 0.3)),
-            "poison": rng.choice((0.0, 0.0, 0.05)),
+            "failure_types": kinds,
+            "cancel": rng.choice((0.0, 0.1, 0.5)),
+            # Nobody would take back a run that was put aside.
+            "poison": rng.choice((0.0, 0.0, 0.05)) if silent < 1 else 0.0,
             "work_ms": rng.choice((50, 600, 2_000)),
         }
         return CombinedOdds(
             **named,
-            outage=rng.choice((0.2, 0.6, 0.8)),
-            silent=rng.choice((0.0, 0.1, 0.3, 1.0)),
-            operator=rng.choice((0.0, 0.5, 1.0)),
+            outage=rng.choice((0.2, 0.7, 0.9)),
+            silent=silent,
+            operator=rng.choice((0.0, 0.7, 1.0)),
             inform=rng.choice((0.0, 0.3, 0.5)),
+            risk=rng.choice((0.0, 0.1, 0.3)),
+            leaning=rng.choice((1, 1, 2, 3)),
         )
 
     def draw_policy(self, rng: Random) -> Policy:
@@ -183,15 +201,20 @@ class CombinedWorld(SagaWorld):
     def draw_seams(self, rng: Random, step: StepPlan) -> StepPlan:
         """What a step depends on, what it risks, and whether it reads what is secret."""
         risk = Risk.NONE
-        if rng.random() < 0.12 and step.queue:
+        if rng.random() < self.odds.risk:
             risk = rng.choice((Risk.MONEY, Risk.EXTERNAL))
         return msgspec.structs.replace(
             step,
-            depends_on=tuple(sorted(rng.sample(NAMES, rng.choice((0, 1, 1, 2))))),
+            depends_on=self.draw_leaning(rng),
             reads=(*step.reads, "card") if rng.random() < 0.1 else step.reads,
             risk=risk,
             risk_reason="it is watched" if risk is not Risk.NONE else "",
         )
+
+    def draw_leaning(self, rng: Random) -> tuple[str, ...]:
+        """The services that a step depends on: the fewer they are, the more go down with them."""
+        names = NAMES[: self.odds.leaning]
+        return tuple(sorted(rng.sample(names, min(len(names), rng.choice((0, 1, 1, 2))))))
 
     def _make_logs(self) -> None:
         super()._make_logs()

@@ -173,7 +173,9 @@ class People:
         offered = [option for option in package.options if not option.why_not]
         if rng.random() < 0.15 and not self.world.network.calm:
             offered = list(package.options)
-        option = rng.choice(offered)
+        ending = {DecisionType.CANCEL, DecisionType.REJECT}
+        weights = [1 if option.decision in ending else 4 for option in offered]
+        [option] = rng.choices(offered, weights)
         self.made += 1
         return DecisionMade(
             run_id=package.run_id,

@@ -66,8 +66,8 @@ class Dependency:
         self.arrivals = 0
         start_ms, chaos_ms = world.scheduler.now_ms, world.setup.chaos_ms
         while rng.random() < world.odds.outage and len(self.ills) < 3:
-            since = start_ms + rng.randrange(0, chaos_ms)
-            length = rng.choice((500, 4_000, 12_000))
+            since = start_ms + rng.randrange(0, chaos_ms * 2 // 3)
+            length = rng.choice((1_000, 5_000, 15_000, 60_000))
             self.ills.append(Ill(since, since + length, rng.choice(ILLS)))
 
     def mode(self) -> Mode:

@@ -47,7 +47,7 @@ class Operator:
 
     def live(self) -> Step:
         while True:
-            yield self.rng.randrange(300, 5_000)
+            yield self.rng.randrange(200, 3_000)
             if self.world.network.calm:
                 return
             self.busy = True
@@ -167,6 +167,7 @@ ACTIONS: tuple[Callable[[Operator], Step], ...] = (
     Operator.release,
     Operator.release,
     Operator.preview,
+    Operator.steer,
     Operator.steer,
     Operator.roll_out,
 )
