@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from tests.simulation.promises import BrokenPromiseError
 
 from dalsegno.schemas.control import FaultPointChanged, QuotaGranted
+from dalsegno.schemas.faults import FaultPointSet, HandAction
 from dalsegno.streams.core.actions import Instruct, Output
 from dalsegno.streams.core.faultpoint.actors import FaultPoints
 from dalsegno.streams.core.faultpoint.point import FaultPoint, Phase
@@ -28,17 +29,33 @@ class ActorPromises:
     def __init__(self, closes: Callable[[str], None]) -> None:
         self._closes = closes
         self._in_a_row: Counter[str] = Counter()
+        # What people have set.
+        self._limits: dict[str, int] = {}
+        self._held_open: set[str] = set()
 
     def apply(self, actors: FaultPoints, record: Record, *, by_hand: bool = False) -> list[Output]:
         """Applies a record and checks what came of it. `by_hand`: a person steers with it."""
         before = {name: (point.phase, point.open_ms) for name, point in actors.points.items()}
         outputs = actors.apply(record)
+        if by_hand and isinstance(record.event, FaultPointSet):
+            self._steered(actors, record.event)
         granted = granted_by(outputs)
         for name, point in actors.points.items():
             stood = before.get(name, (Phase.HEALTHY, 0))
             self._check_grants(name, point, granted[name])
             self._check_moves(name, point, stood, by_hand=by_hand)
         return outputs
+
+    def _steered(self, actors: FaultPoints, event: FaultPointSet) -> None:
+        name, point = event.fault_point, actors.points[event.fault_point]
+        if event.action is HandAction.LIMIT:
+            self._limits[name] = event.limit
+        elif event.action is HandAction.OPEN:
+            self._held_open.add(name)
+        elif point.window.permits > 1:
+            raise BrokenPromiseError(f"P9: {name} was closed by hand and begins with more than one")
+        if event.action is HandAction.CLOSE:
+            self._held_open.discard(name)
 
     def _check_grants(self, name: str, point: FaultPoint, granted: int) -> None:
         if point.phase is Phase.HALF_OPEN and granted > 1:
@@ -47,6 +64,10 @@ class ActorPromises:
             raise BrokenPromiseError(f"P9: two probes of {name} are on their way")
         if point.phase in {Phase.OPEN, Phase.HEALTHY} and granted:
             raise BrokenPromiseError(f"P9: permits of {name} while it is {point.phase}")
+        if granted and name in self._held_open:
+            raise BrokenPromiseError(f"P9: {granted} permits of {name}, which is held open by hand")
+        if granted and point.out > (self._limits.get(name) or point.out):
+            raise BrokenPromiseError(f"P9: {point.out} out on {name}, limited by hand")
         if granted and point.out > point.size:
             raise BrokenPromiseError(f"P9: {point.out} out on {name}, allowed {point.size}")
 

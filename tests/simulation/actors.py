@@ -184,7 +184,7 @@ class Actor:
     def read(self) -> Step:
         """Until an outcome is unknown, the fence says no, or the partition is another's."""
         world, scheduler = self.world, self.world.scheduler
-        producer = Producer(world.network, self.engine.process)
+        producer = self.orders_producer()
         last_ms = scheduler.now_ms
         while self.mine():
             position = self.fold.position
@@ -203,6 +203,9 @@ class Actor:
                 last_ms = scheduler.now_ms
                 if not (yield from self.checkpoint()):
                     return
+
+    def orders_producer(self) -> Producer:
+        return Producer(self.world.network, self.engine.process)
 
     def records(self, position: int) -> list[Record]:
         return self.world.actor_references[self.number].records[position : position + BATCH_MAX]

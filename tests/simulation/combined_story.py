@@ -21,7 +21,7 @@ from dalsegno.schemas.outputs import (
     StepState,
     Transition,
 )
-from dalsegno.schemas.plan import OnFailure, StepRole
+from dalsegno.schemas.plan import OnFailure, Risk, StepRole
 from dalsegno.streams.core.people.lint import lint
 
 REMINDERS_MAX = 5
@@ -43,6 +43,7 @@ class CombinedStory(SagaStory):
         self.packages: dict[str, Escalation] = {}
         self.decided: dict[str, DecisionMade] = {}
         self.approvals: dict[str, dict[str, Any]] = {}
+        self.approved_undo: dict[str, dict[tuple[str, int], EffectStatus]] = {}
         self.gates: dict[str, str] = {}
         self.stretched = False
         self.blurred = False
@@ -68,7 +69,18 @@ class CombinedStory(SagaStory):
         step = self.spec.step(handoff.step)
         if self.gates and step.role is StepRole.FORWARD:
             self.fail("P7", f"step {handoff.step} goes while {self.gates} is asked")
+        if self.state is RunState.QUARANTINED:
+            self.fail("P12", f"step {handoff.step} goes while the run is put aside")
+        if step.risk is not Risk.NONE:
+            self.check_taken_back(handoff)
         super().on_dispatch(handoff, offset, log_ms, live_ms)
+
+    def check_taken_back(self, handoff: Handoff) -> None:
+        """P7: who agreed to a compensation was shown all that it takes back."""
+        agreed = self.approved_undo.get(handoff.step)
+        told = {(entry.effect, entry.occurrence): entry.status for entry in handoff.undo}
+        if handoff.undoes and not self.blurred and told != agreed:
+            self.fail("P7", f"{handoff.step} takes back {told}, and {agreed} was approved")
 
     def check_inputs(self, handoff: Handoff) -> None:
         if not self.blurred:
@@ -146,6 +158,8 @@ class CombinedStory(SagaStory):
         if event.decision is DecisionType.APPROVE and event.step and self.spec is not None:
             reads = self.spec.step(event.step).reads
             self.approvals[event.step] = {field: self.expected(field) for field in reads}
+            owner = self.owner_of(event.step)
+            self.approved_undo[event.step] = self.known_of(owner, entry.offset)
 
     @property
     def is_known(self) -> bool:
@@ -154,7 +168,11 @@ class CombinedStory(SagaStory):
     def on_taken_back_by_hand(self, step: str, offset: int) -> None:
         """A person says that it is done, with all that is known of it by then."""
         self.by_hand.add(step)
-        self.told[step] = {
+        self.told[step] = self.known_of(step, offset)
+
+    def known_of(self, step: str, offset: int) -> dict[tuple[str, int], EffectStatus]:
+        """What the log said of each effect of a step by then."""
+        return {
             place: EffectStatus.CONFIRMED
             if self.confirmed.get((step, *place), offset) < offset
             else EffectStatus.UNKNOWN
@@ -207,10 +225,10 @@ class CombinedStory(SagaStory):
         if escalation.escalation_id in self.decided:
             self.fail("people", f"{escalation.escalation_id} was decided and is asked again")
         self.packages[escalation.escalation_id] = escalation
-        if self.turned_at is None and (
-            escalation.failure_type == FailureType.UNSAFE
-            or (escalation.asked == "approval" and not escalation.step)
-        ):
+        gate = escalation.asked == "approval" and not escalation.step
+        if gate and self.turned_at is not None and self.state is not None:
+            self.fail("people", "a gate is asked about while the run goes back")
+        if self.turned_at is None and (escalation.failure_type == FailureType.UNSAFE or gate):
             self.gates[escalation.escalation_id] = escalation.reason
 
     def check_compensated(self, offset: int) -> None:

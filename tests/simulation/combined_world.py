@@ -23,11 +23,12 @@ from tests.simulation.engine import Engine
 from tests.simulation.log import Changelog, Entry, LogPartition
 from tests.simulation.operators import Operator, draw_dependencies
 from tests.simulation.plans import RunSpec, pack
+from tests.simulation.poison import POISON
 from tests.simulation.saga_world import SagaBody, SagaWorld
 from tests.simulation.world import Odds, Setup
 
 from dalsegno.schemas.control import Policy, PolicySet
-from dalsegno.schemas.events import FailureType, InformationSupplied, StepFailed
+from dalsegno.schemas.events import FailureType, InformationSupplied, RiskFlagged, StepFailed
 from dalsegno.schemas.outputs import Escalation
 from dalsegno.schemas.plan import OnFailure, Risk, StepPlan
 from dalsegno.streams.core.actions import ReportFault
@@ -92,6 +93,9 @@ class CombinedClient(Client):
         yield from super().live()
         self.done = False
         rng = self.world.rng
+        if rng.random() < 2 * self.world.odds.poison:
+            yield rng.randrange(500, 8_000)
+            yield from self.say(RiskFlagged(run_id=self.spec.run_id, flag_id="late", flag=POISON))
         while rng.random() < self.world.odds.inform and not self.world.network.calm:
             yield rng.randrange(100, 8_000)
             steps = [step for step in self.spec.started.plan.steps if step.writes]

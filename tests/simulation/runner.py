@@ -2,32 +2,44 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+from tests.simulation.combined_world import CombinedWorld
 from tests.simulation.promises import BrokenPromiseError
+from tests.simulation.saga_world import SagaWorld
 from tests.simulation.world import TAIL, World
+
+WORLDS: Final[dict[str, type[World]]] = {
+    "spine": World,
+    "sagas": SagaWorld,
+    "combined": CombinedWorld,
+}
+SPINE: Final = "spine"
 
 
 class FailedSeedError(AssertionError):
     """A seed broke a promise: the text holds the seed, the command and the end of the trace."""
 
 
-def run_seed(seed: int, *, large: bool = False) -> str:
+def run_seed(seed: int, *, large: bool = False, world: str = SPINE) -> str:
     """The digest of the seed's trace. Raises `FailedSeedError`."""
-    world = World(seed, large=large)
+    made = WORLDS[world](seed, large=large)
     try:
-        return world.run()
+        return made.run()
     except BrokenPromiseError as broken:
-        raise FailedSeedError(report(world, str(broken), large=large)) from broken
+        raise FailedSeedError(report(made, str(broken), large=large, world=world)) from broken
     except Exception as error:
-        raise FailedSeedError(report(world, repr(error), large=large)) from error
+        raise FailedSeedError(report(made, repr(error), large=large, world=world)) from error
 
 
-def report(world: World, what: str, *, large: bool) -> str:
+def report(made: World, what: str, *, large: bool, world: str) -> str:
     size = " --large" if large else ""
-    lines = [" ".join(map(str, line)) for line in world.tail]
+    which = "" if world == SPINE else f" --world {world}"
+    lines = [" ".join(map(str, line)) for line in made.tail]
     return "\n".join(
         (
-            f"seed {world.seed}: {what}",
-            f"repeat: python -m tests.simulation.soak --seed {world.seed} --count 1{size}",
+            f"seed {made.seed}: {what}",
+            f"repeat: python -m tests.simulation.soak --seed {made.seed} --count 1{size}{which}",
             f"the last {min(TAIL, len(lines))} lines of the trace (virtual ms, what):",
             *lines,
         )

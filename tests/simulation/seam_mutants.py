@@ -1,0 +1,410 @@
+"""Deliberate bugs where parts of the product meet: each part keeps its own promises all the same.
+
+Only the world of all parts can find them: the worlds of one part have nothing on the other side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
+from typing import Any
+
+from tests.simulation.actors import Actor
+from tests.simulation.core_mutants import everywhere
+from tests.simulation.log import Entry, Producer
+from tests.simulation.mutants import Mutant, replaced
+
+from dalsegno.schemas.control import PolicySet, RulesChanged
+from dalsegno.schemas.outputs import StepState
+from dalsegno.schemas.plan import StepRole
+from dalsegno.streams.core.controls import Controls
+from dalsegno.streams.core.draft import Draft
+from dalsegno.streams.core.faultpoint import attempts
+from dalsegno.streams.core.faultpoint.points import Points
+from dalsegno.streams.core.faultpoint.steer import Steering
+from dalsegno.streams.core.people import approvals, decisions, effecting, undoing
+from dalsegno.streams.core.recovery import adopting, barriers
+from dalsegno.streams.core.recovery.freezing import Freezes
+from dalsegno.streams.core.recovery.holding import FROZEN, PACED, POINT
+from dalsegno.streams.core.saga import beginning
+from dalsegno.streams.core.saga.state import Undoes
+
+Bug = AbstractContextManager[Any]
+_ASIDE = {StepState.AWAITING_APPROVAL, StepState.ESCALATED, StepState.MISSING_INFO}
+
+
+def _barrier(passes: Callable[[Draft, int, Any, str], bool]) -> Bug:
+    """Some steps are not held by some lines."""
+    right = barriers.barrier
+
+    def barrier(draft: Draft, place: int, row: Any) -> str:
+        by = right(draft, place, row)
+        return "" if by and passes(draft, place, row, by) else by
+
+    def take(self: Points, depends_on: Any) -> Any:
+        ways = self.in_the_way(depends_on)
+        return tuple((view.name, view.take()) for view in ways if view.hand)
+
+    stack = ExitStack()
+    stack.enter_context(everywhere(right, barrier))
+    stack.enter_context(replaced(Points, "take", take))
+    return stack
+
+
+def _is_back(draft: Draft, place: int) -> bool:
+    return draft.steps[place].role is StepRole.COMPENSATION
+
+
+def compensations_need_no_permit() -> Bug:
+    """What is taken back goes to a dependency that is down."""
+    return _barrier(lambda draft, place, row, by: by.startswith(POINT) and _is_back(draft, place))
+
+
+def compensations_pass_a_freeze() -> Bug:
+    """The first attempt of a compensation is no recovery to a freeze."""
+    return _barrier(
+        lambda draft, place, row, by: (
+            by.startswith(FROZEN) and _is_back(draft, place) and not row.epoch
+        )
+    )
+
+
+def a_release_passes_breakers() -> Bug:
+    """Whose turn it is after a freeze goes, whatever its fault point says."""
+    return _barrier(
+        lambda draft, place, row, by: by.startswith(POINT) and draft.passes.startswith(FROZEN)
+    )
+
+
+def a_permit_passes_freezes() -> Bug:
+    """Whoever gets a permit goes, frozen or not."""
+    return _barrier(
+        lambda draft, place, row, by: by.startswith(FROZEN) and draft.passes.startswith(POINT)
+    )
+
+
+def a_turn_of_the_pace_passes_breakers() -> Bug:
+    """Whose turn it is in the pace of recovery goes, whatever its fault point says."""
+    return _barrier(lambda draft, place, row, by: by.startswith(POINT) and draft.passes == PACED)
+
+
+def a_person_passes_breakers() -> Bug:
+    """A step that a person has had tried again needs no permit."""
+    return _barrier(
+        lambda draft, place, row, by: (
+            by.startswith(POINT) and row.handled is not None and row.handled.granted > 0
+        )
+    )
+
+
+def an_approval_passes_freezes() -> Bug:
+    """A step that was approved is not held by a freeze."""
+    return _barrier(
+        lambda draft, place, row, by: (
+            by.startswith(FROZEN) and row.handled is not None and row.handled.approval is not None
+        )
+    )
+
+
+def _turn(but: Callable[[Draft], None]) -> Bug:
+    """What a step that has its turn does not look at."""
+    from dalsegno.streams.core import dispatch
+
+    right = dispatch.give_held
+
+    def give_held(draft: Draft, place: int) -> None:
+        kept = (draft.head.paused, draft.head.gate)
+        but(draft)
+        right(draft, place)
+        draft.head.paused, draft.head.gate = kept
+
+    return everywhere(right, give_held)
+
+
+def a_turn_ignores_a_pause() -> Bug:
+    """A permit, or a release, lets go a step of a run that is paused."""
+
+    def unpause(draft: Draft) -> None:
+        draft.head.paused = False
+
+    return _turn(unpause)
+
+
+def a_turn_ignores_a_gate() -> Bug:
+    """A permit, or a release, lets go a step of a run that a gate holds."""
+
+    def ungate(draft: Draft) -> None:
+        draft.head.gate = ""
+
+    return _turn(ungate)
+
+
+def values_may_move_in_a_line() -> Bug:
+    """An approval is not looked at again when a step has waited in a line."""
+    right = approvals.approved
+
+    def approved(draft: Draft, place: int, row: Any) -> bool:
+        waited = bool(draft.passes) and row.handled is not None
+        return (waited and row.handled.approval is not None) or right(draft, place, row)
+
+    return everywhere(right, approved)
+
+
+def _turned(leaves: Callable[[Any], bool]) -> Bug:
+    """Some of what goes forward is not stopped when the run turns round."""
+    right = beginning._stop
+
+    def stop(draft: Draft, place: int, row: Any, *, busy: bool) -> None:
+        if busy or not leaves(row):
+            right(draft, place, row, busy=busy)
+
+    return everywhere(right, stop)
+
+
+def held_steps_go_forward() -> Bug:
+    """A step in a line keeps its place when its run turns round."""
+    return _turned(lambda row: row.state is StepState.HELD)
+
+
+def asked_steps_go_forward() -> Bug:
+    """A question to a person stays open when the run turns round."""
+    return _turned(lambda row: row.state in _ASIDE)
+
+
+def facts_wake_a_run_that_goes_back() -> Bug:
+    """A step that misses a fact goes on when it comes, forward or back."""
+    right_begin, right_stop = beginning.begin, beginning._stop
+
+    def stop(draft: Draft, place: int, row: Any, *, busy: bool) -> None:
+        if busy or row.state is not StepState.MISSING_INFO:
+            right_stop(draft, place, row, busy=busy)
+
+    def begin(draft: Draft, undo: Any, cause: str, detail: str) -> None:
+        missing = draft.head.missing
+        beginning._stop = stop
+        try:
+            right_begin(draft, undo, cause, detail)
+        finally:
+            beginning._stop = right_stop
+        draft.head.missing = missing
+
+    return everywhere(right_begin, begin)
+
+
+def a_gate_outlives_the_turn() -> Bug:
+    """A run that goes back is still asked whether it may go on."""
+    right = beginning.begin
+
+    def begin(draft: Draft, undo: Any, cause: str, detail: str) -> None:
+        head = draft.head
+        gate = (head.gate, head.gate_due_ms, head.people)
+        right(draft, undo, cause, detail)
+        if gate[0]:
+            head.gate, head.gate_due_ms = gate[:2]
+            head.people = gate[2]
+
+    return everywhere(right, begin)
+
+
+def by_hand_covers_what_comes_later() -> Bug:
+    """What a person took back by hand counts as all that could ever come."""
+    right = undoing.done_by_hand
+
+    def done_by_hand(draft: Draft, place: int) -> None:
+        right(draft, place)
+        row = draft.row(place)
+        if row.undoes is not None:
+            row.undoes = Undoes(row.undoes.step, 1 << 30)
+
+    return everywhere(right, done_by_hand)
+
+
+def approved_whatever_it_takes_back() -> Bug:
+    """An approval of a compensation is not bound to what that takes back."""
+    from dalsegno.streams.core.people import binding
+
+    return everywhere(binding._taken_back, lambda draft, place: None)
+
+
+def turned_runs_stay_out() -> Bug:
+    """Attempts that are stopped because their run turns round stay counted on their fault point."""
+    right = attempts._flights
+
+    def flights(points: Points, draft: Draft) -> None:
+        if draft.run.head.saga is None and draft.head.saga is not None:
+            return
+        right(points, draft)
+
+    return everywhere(right, flights)
+
+
+def turned_runs_are_still_in_pace() -> Bug:
+    """Attempts that are stopped because their run turns round stay counted in the pace."""
+    right = adopting.count_pace
+
+    def count_pace(recovery: Any, log_ms: int, before: Any, after: Any) -> None:
+        if before.saga is None and after.saga is not None:
+            return
+        right(recovery, log_ms, before, after)
+
+    return everywhere(right, count_pace)
+
+
+def _controlled(also: Callable[[Controls, Any], None]) -> Bug:
+    right = Controls.apply
+
+    def apply(self: Controls, event: Any) -> Any:
+        ruling = right(self, event)
+        also(self, event)
+        return ruling
+
+    return replaced(Controls, "apply", apply)
+
+
+def a_policy_opens_the_way() -> Bug:
+    """A new policy makes a partition forget which fault points hold."""
+
+    def forget(controls: Controls, event: Any) -> None:
+        if isinstance(event, PolicySet) and event.number > 1:
+            controls._now.points.holding = {}
+
+    return _controlled(forget)
+
+
+def a_policy_thaws() -> Bug:
+    """A new policy makes a partition forget what is frozen."""
+
+    def thaw(controls: Controls, event: Any) -> None:
+        if isinstance(event, PolicySet) and event.number > 1:
+            controls._now.recovery.freezes = Freezes()
+
+    return _controlled(thaw)
+
+
+def new_rules_open_the_way() -> Bug:
+    """New rules begin with fault points that hold nothing."""
+
+    def forget(controls: Controls, event: Any) -> None:
+        if isinstance(event, RulesChanged):
+            controls._now.points.holding = {}
+
+    return _controlled(forget)
+
+
+def a_limit_ends_with_an_opening() -> Bug:
+    """What a person has limited is unlimited after its breaker was open."""
+    right = Steering._open
+
+    def opened(self: Steering, reason: str) -> None:
+        right(self, reason)
+        self._point.limit = 0
+
+    return replaced(Steering, "_open", opened)
+
+
+def a_check_opens_what_is_held_open() -> Bug:
+    """A health check that passes tries what a person holds open."""
+    right = Steering.health
+
+    def health(self: Steering, event: Any) -> bool:
+        held, self._point.held_open = self._point.held_open, False
+        taken = right(self, event)
+        self._point.held_open = held
+        return taken
+
+    return replaced(Steering, "health", health)
+
+
+def stale_packages_count() -> Bug:
+    """A decision is taken although what was shown has moved."""
+    return replaced(decisions, "moved", lambda draft, place, ask: False)
+
+
+def a_decision_does_not_end_the_wait() -> Bug:
+    """A step that a person lets try again keeps what it missed."""
+    right = effecting._again
+
+    def again(draft: Draft, place: int) -> None:
+        missing = draft.head.missing
+        right(draft, place)
+        draft.head.missing = missing
+
+    return everywhere(right, again)
+
+
+def actor_keeps_before_its_orders_are_out() -> Bug:
+    """An actor's checkpoint may say "done" about orders that never left."""
+
+    class Hasty(Producer):
+        def send(self, *args: Any, **named: Any) -> Any:
+            ack = super().send(*args, **named)
+            self.renew()
+            done = type(ack)()
+            done.resolve(SENT)
+            return done
+
+    def make(self: Actor) -> Any:
+        return Hasty(self.world.network, self.engine.process)
+
+    return replaced(Actor, "orders_producer", make)
+
+
+SENT = Entry(-1, 0, "", None)
+
+
+def actor_begins_at_the_end() -> Bug:
+    """An actor that has restored goes on with what comes from now on."""
+    right = Actor.open
+
+    def opened(self: Actor) -> Any:
+        yield from right(self)
+        self.fold.position = self.log.end
+
+    return replaced(Actor, "open", opened)
+
+
+def actor_forgets_what_waits() -> Bug:
+    """A restored actor does not know which partitions wait."""
+    right = Actor.restore
+
+    def restore(self: Actor, parts: Any) -> Any:
+        fold = right(self, parts)
+        for point in fold.points.values():
+            for side in point.sides.values():
+                side.waiting = 0
+        return fold
+
+    return replaced(Actor, "restore", restore)
+
+
+_BUGS: tuple[Callable[[], Bug], ...] = (
+    compensations_need_no_permit,
+    compensations_pass_a_freeze,
+    a_release_passes_breakers,
+    a_permit_passes_freezes,
+    a_turn_of_the_pace_passes_breakers,
+    a_person_passes_breakers,
+    an_approval_passes_freezes,
+    a_turn_ignores_a_pause,
+    a_turn_ignores_a_gate,
+    values_may_move_in_a_line,
+    held_steps_go_forward,
+    asked_steps_go_forward,
+    facts_wake_a_run_that_goes_back,
+    a_gate_outlives_the_turn,
+    by_hand_covers_what_comes_later,
+    approved_whatever_it_takes_back,
+    turned_runs_stay_out,
+    turned_runs_are_still_in_pace,
+    a_policy_opens_the_way,
+    a_policy_thaws,
+    new_rules_open_the_way,
+    a_limit_ends_with_an_opening,
+    a_check_opens_what_is_held_open,
+    stale_packages_count,
+    a_decision_does_not_end_the_wait,
+    actor_keeps_before_its_orders_are_out,
+    actor_begins_at_the_end,
+    actor_forgets_what_waits,
+)
+SEAM_MUTANTS = tuple(Mutant(bug.__name__.replace("_", " "), bug, 400) for bug in _BUGS)

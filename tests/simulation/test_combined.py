@@ -1,0 +1,65 @@
+"""One world of all parts keeps every promise, comes to all its seams, and finds bugs at these."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from tests.simulation.combined_world import CombinedWorld
+from tests.simulation.mutants import Mutant
+from tests.simulation.promises import BrokenPromiseError, FoldRaisedError
+from tests.simulation.runner import run_seed
+from tests.simulation.seam_mutants import SEAM_MUTANTS
+from tests.simulation.seams import SEAMS
+
+SMALL_SEEDS, SMALL_CHUNK = 300, 60
+LARGE_SEEDS, LARGE_CHUNK = 8, 4
+COMBINED = "combined"
+
+
+@pytest.mark.parametrize("first", range(0, SMALL_SEEDS, SMALL_CHUNK))
+def test_small_worlds_of_all_parts_keep_every_promise(first: int) -> None:
+    for seed in range(first, first + SMALL_CHUNK):
+        run_seed(seed, world=COMBINED)
+
+
+@pytest.mark.parametrize("first", range(0, LARGE_SEEDS, LARGE_CHUNK))
+def test_large_worlds_of_all_parts_keep_every_promise(first: int) -> None:
+    for seed in range(first, first + LARGE_CHUNK):
+        run_seed(seed, world=COMBINED, large=True)
+
+
+@pytest.mark.parametrize("seed", [2, 9])
+def test_one_seed_is_one_schedule(seed: int) -> None:
+    assert run_seed(seed, world=COMBINED) == run_seed(seed, world=COMBINED)
+
+
+def test_every_seam_comes_up() -> None:
+    seen: Counter[str] = Counter()
+    for seed in range(1_000, 1_000 + SMALL_SEEDS):
+        if all(seen[seam] for seam in SEAMS):
+            break
+        world = CombinedWorld(seed)
+        world.run()
+        for reference in world.checker.references:
+            seen.update(reference.seams.seen)
+    assert [seam for seam in SEAMS if not seen[seam]] == []
+    assert set(seen) <= set(SEAMS)
+
+
+@pytest.mark.parametrize("mutant", SEAM_MUTANTS, ids=lambda mutant: mutant.name.replace(" ", "-"))
+def test_a_deliberate_bug_at_a_seam_is_found(mutant: Mutant) -> None:
+    with mutant.bug():
+        for seed in range(mutant.seeds):
+            try:
+                CombinedWorld(seed).run()
+            except FoldRaisedError:
+                # Then the bug is broken itself, and shows nothing.
+                raise
+            except BrokenPromiseError:
+                return
+    pytest.fail(f"not found in {mutant.seeds} seeds: {mutant.name}")
+
+
+def test_there_are_enough_deliberate_bugs() -> None:
+    assert len({mutant.name for mutant in SEAM_MUTANTS}) == len(SEAM_MUTANTS) >= 15
