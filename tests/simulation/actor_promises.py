@@ -66,9 +66,11 @@ class ActorPromises:
             raise BrokenPromiseError(f"P9: permits of {name} while it is {point.phase}")
         if granted and name in self._held_open:
             raise BrokenPromiseError(f"P9: {granted} permits of {name}, which is held open by hand")
-        if granted and point.out > (self._limits.get(name) or point.out):
+        limited = point.out > (self._limits.get(name) or point.out)
+        if granted and point.phase is Phase.RAMPING and limited:
             raise BrokenPromiseError(f"P9: {point.out} out on {name}, limited by hand")
-        if granted and point.out > point.size:
+        # Before that, a partition may still tell of attempts from ahead of an opening.
+        if granted and point.phase is Phase.RAMPING and point.out > point.size:
             raise BrokenPromiseError(f"P9: {point.out} out on {name}, allowed {point.size}")
 
     def _check_moves(self, name: str, point: FaultPoint, stood: Stand, *, by_hand: bool) -> None:

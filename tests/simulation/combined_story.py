@@ -114,7 +114,7 @@ class CombinedStory(SagaStory):
             self.on_decision(change, entry)
         self.put_aside = self.put_aside or self.state is RunState.QUARANTINED
         super().on_transition(change, entry, log_ms, live_ms)
-        if self.state in {RunState.WAITING, RunState.QUARANTINED}:
+        if self.state in {RunState.WAITING, RunState.PAUSED, RunState.QUARANTINED}:
             self.stretched = True
         if self.turned_at is not None or self.state in FINAL:
             self.gates.clear()

@@ -195,7 +195,7 @@ class Checker:
             ref = self.references[self.world.partition_of(call.run_id)]
             story = ref.stories[call.run_id]
             at = story.confirmed.get((call.step, call.effect, call.occurrence))
-            if at is not None and at < call.source_offset:
+            if at is not None and at < call.source_offset and story.is_known:
                 raise BrokenPromiseError(
                     f"P4: effect {name} was confirmed at {at} and is done again"
                 )

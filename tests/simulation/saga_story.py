@@ -28,11 +28,6 @@ class SagaStory(Story):
         # Steps that a person has taken back, outside of what is known here.
         self.by_hand: set[str] = set()
 
-    @property
-    def is_known(self) -> bool:
-        """Whether what it did is known here in the order in which the fold took it."""
-        return True
-
     def compensation_of(self, step: str) -> str:
         """The step that takes another one back, or an empty text."""
         assert self.spec is not None, "every run of these worlds has a spec"

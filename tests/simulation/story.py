@@ -167,6 +167,11 @@ class Story:
                     "P5", f"step {handoff.step}: {field} is {value}, not {self.expected(field)}"
                 )
 
+    @property
+    def is_known(self) -> bool:
+        """Whether what it did is known here in the order in which the fold took it."""
+        return True
+
     def check_risk(self, handoff: Handoff) -> None:
         """P7: nobody approves anything here, so no risky step may go."""
         self.fail("P7", f"risky step {handoff.step} was dispatched")

@@ -7,7 +7,7 @@ from typing import Final
 from dalsegno.streams.core.attempts import close, uncharged
 from dalsegno.streams.core.draft import Draft
 from dalsegno.streams.core.fired import Fired
-from dalsegno.streams.core.step_table import HELD
+from dalsegno.streams.core.step_table import HELD, READY
 
 _QUARANTINED: Final = "quarantined"
 
@@ -24,7 +24,6 @@ def give_again(draft: Draft) -> Fired:
             close(row, _QUARANTINED)
             uncharged(draft, place, row)
         elif row.state is HELD:
-            # It left its line when the run was put aside.
-            draft.row(place)
-            draft.held.append(place)
+            # It left its line when the run was put aside, and what held it may hold it no more.
+            draft.move(place, draft.row(place), READY)
     return Fired("resumed")

@@ -103,3 +103,29 @@ def test_compensations_go_at_the_pace_of_recovery_from_their_first_attempt_on() 
         out = log.done("ua", run_id=given[0], ops=[])
     assert log.partition._now.recovery.pace.in_flight == 0
     assert handoffs(out) == []
+
+
+@pytest.mark.parametrize("line", ["freeze", "fault point"])
+def test_what_was_held_when_its_run_was_put_aside_does_not_wait_for_what_is_over(
+    monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    log = PointLog()
+    log.start(plan_of(step("a", depends_on=("pay",), retry=QUICK)))
+    log.began("a")
+    if line == "freeze":
+        freeze(log)
+    else:
+        log.state()
+    failed(log, "r", "a")
+    log.tick(3)
+    assert view(log).waiting_for == line
+    package = asked(broken(monkeypatch, log))
+    if line == "freeze":
+        release(log)
+        log.tick()
+    else:
+        log.healthy()
+    decide(log, package, "retry")
+    given = [handoff.epoch for handoff in handoffs(log.outputs)]
+    assert given == [1, 2]
+    assert_restores(log)
