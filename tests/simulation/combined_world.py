@@ -21,11 +21,12 @@ from tests.simulation.deciders import DECISION_KEYS, SECRET, People, Signed
 from tests.simulation.dependencies import NAMES
 from tests.simulation.engine import Engine
 from tests.simulation.log import Changelog, Entry, LogPartition
+from tests.simulation.moods import MOODS, CombinedOdds, draw_odds
 from tests.simulation.operators import Operator, draw_dependencies
 from tests.simulation.plans import RunSpec, pack
 from tests.simulation.poison import POISON
 from tests.simulation.saga_world import SagaBody, SagaWorld
-from tests.simulation.world import Odds, Setup
+from tests.simulation.world import Setup
 
 from dalsegno.schemas.control import Policy, PolicySet
 from dalsegno.schemas.events import FailureType, InformationSupplied, RiskFlagged, StepFailed
@@ -35,20 +36,6 @@ from dalsegno.streams.core.actions import ReportFault
 from dalsegno.streams.core.partition import Partition
 from dalsegno.streams.core.record import Record
 from dalsegno.streams.core.runstate import Run
-
-
-class CombinedOdds(Odds, frozen=True):
-    """`outage`: of a dependency. `silent`: that nobody answers a package. `operator`: that one is
-    at the console. `inform`: that a field moves from outside. `risk`: that a step needs approval.
-    `leaning`: how many services all steps lean on.
-    """
-
-    outage: float = 0.0
-    silent: float = 0.0
-    operator: float = 0.0
-    inform: float = 0.0
-    risk: float = 0.0
-    leaning: int = len(NAMES)
 
 
 class CombinedBody(SagaBody):
@@ -113,7 +100,7 @@ class CombinedClient(Client):
 
 
 class CombinedWorld(SagaWorld):
-    """Everything of one simulation of all parts."""
+    """Everything of one simulation of all parts. `mood`: one of `MOODS`, or drawn."""
 
     body_class = CombinedBody
     story_class = CombinedStory
@@ -122,7 +109,8 @@ class CombinedWorld(SagaWorld):
     engine_class = CombinedEngine
     client_class = CombinedClient
 
-    def __init__(self, seed: int, *, large: bool = False) -> None:
+    def __init__(self, seed: int, *, large: bool = False, mood: str = "") -> None:
+        self.mood = mood
         self.fault_logs: list[LogPartition] = []
         self.fault_changelogs: list[Changelog] = []
         self.actor_references: list[ActorReference] = []
@@ -144,32 +132,8 @@ class CombinedWorld(SagaWorld):
         )
 
     def draw_odds(self, rng: Random) -> CombinedOdds:
-        odds = super().draw_odds(rng)
-        silent = rng.choice((0.0, 0.1, 0.3, 1.0))
-        kinds = rng.choice(
-            (
-                (*odds.failure_types, FailureType.MISSING_INFO, FailureType.UNSAFE),
-                (FailureType.PERMANENT, FailureType.PERMANENT, FailureType.TRANSIENT),
-                (FailureType.DEPENDENCY, FailureType.MISSING_INFO, FailureType.TRANSIENT),
-            )
-        )
-        named = {name: getattr(odds, name) for name in odds.__struct_fields__}
-        named |= {
-            "failure_types": kinds,
-            "cancel": rng.choice((0.0, 0.1, 0.5)),
-            # Nobody would take back a run that was put aside.
-            "poison": rng.choice((0.0, 0.0, 0.05)) if silent < 1 else 0.0,
-            "work_ms": rng.choice((50, 600, 2_000)),
-        }
-        return CombinedOdds(
-            **named,
-            outage=rng.choice((0.2, 0.7, 0.9)),
-            silent=silent,
-            operator=rng.choice((0.0, 0.7, 1.0)),
-            inform=rng.choice((0.0, 0.3, 0.5)),
-            risk=rng.choice((0.0, 0.1, 0.3)),
-            leaning=rng.choice((1, 1, 2, 3)),
-        )
+        mood = rng.choice(list(MOODS))
+        return draw_odds(rng, super().draw_odds(rng), self.mood or mood)
 
     def draw_policy(self, rng: Random) -> Policy:
         return msgspec.structs.replace(
@@ -193,8 +157,8 @@ class CombinedWorld(SagaWorld):
             plan,
             steps=steps,
             secrets=("card",),
-            gates=("odd",) if rng.random() < 0.3 else (),
-            on_failure=OnFailure.COMPENSATE if rng.random() < 0.7 else OnFailure.PERSON,
+            gates=("odd",) if rng.random() < self.odds.gated else (),
+            on_failure=OnFailure.COMPENSATE if rng.random() < self.odds.back else OnFailure.PERSON,
             stop_clocks_for_people=rng.random() < 0.3,
         )
         started = msgspec.structs.replace(

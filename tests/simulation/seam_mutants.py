@@ -377,34 +377,56 @@ def actor_forgets_what_waits() -> Bug:
     return replaced(Actor, "restore", restore)
 
 
-_BUGS: tuple[Callable[[], Bug], ...] = (
-    compensations_need_no_permit,
-    compensations_pass_a_freeze,
-    a_release_passes_breakers,
-    a_permit_passes_freezes,
-    a_turn_of_the_pace_passes_breakers,
-    a_person_passes_breakers,
-    an_approval_passes_freezes,
-    a_turn_ignores_a_pause,
-    a_turn_ignores_a_gate,
-    values_may_move_in_a_line,
-    held_steps_go_forward,
-    asked_steps_go_forward,
-    facts_wake_a_run_that_goes_back,
-    a_gate_outlives_the_turn,
-    by_hand_covers_what_comes_later,
-    approved_whatever_it_takes_back,
-    turned_runs_stay_out,
-    turned_runs_are_still_in_pace,
-    a_policy_opens_the_way,
-    a_policy_thaws,
-    new_rules_open_the_way,
-    a_limit_ends_with_an_opening,
-    a_check_opens_what_is_held_open,
-    stale_packages_count,
-    a_decision_does_not_end_the_wait,
-    actor_keeps_before_its_orders_are_out,
-    actor_begins_at_the_end,
-    actor_forgets_what_waits,
+class SeamMutant(Mutant, frozen=True):
+    """`mood`: of the worlds in which the seam comes up."""
+
+    mood: str = ""
+
+
+_BUGS: dict[str, tuple[Callable[[], Bug], ...]] = {
+    "outage and going back": (
+        compensations_need_no_permit,
+        held_steps_go_forward,
+        turned_runs_stay_out,
+        actor_forgets_what_waits,
+        actor_keeps_before_its_orders_are_out,
+        actor_begins_at_the_end,
+    ),
+    "freezes and outages": (
+        a_release_passes_breakers,
+        a_permit_passes_freezes,
+        a_turn_of_the_pace_passes_breakers,
+        a_policy_opens_the_way,
+        a_policy_thaws,
+        new_rules_open_the_way,
+        a_limit_ends_with_an_opening,
+        a_check_opens_what_is_held_open,
+    ),
+    "freezes and going back": (
+        compensations_pass_a_freeze,
+        turned_runs_are_still_in_pace,
+    ),
+    "people and outages": (
+        a_person_passes_breakers,
+        an_approval_passes_freezes,
+        values_may_move_in_a_line,
+        a_decision_does_not_end_the_wait,
+    ),
+    "people and going back": (
+        asked_steps_go_forward,
+        facts_wake_a_run_that_goes_back,
+        a_gate_outlives_the_turn,
+        by_hand_covers_what_comes_later,
+        approved_whatever_it_takes_back,
+        stale_packages_count,
+    ),
+    "pauses and lines": (
+        a_turn_ignores_a_pause,
+        a_turn_ignores_a_gate,
+    ),
+}
+SEAM_MUTANTS = tuple(
+    SeamMutant(bug.__name__.replace("_", " "), bug, 150, mood)
+    for mood, bugs in _BUGS.items()
+    for bug in bugs
 )
-SEAM_MUTANTS = tuple(Mutant(bug.__name__.replace("_", " "), bug, 400) for bug in _BUGS)

@@ -6,10 +6,9 @@ from collections import Counter
 
 import pytest
 from tests.simulation.combined_world import CombinedWorld
-from tests.simulation.mutants import Mutant
 from tests.simulation.promises import BrokenPromiseError, FoldRaisedError
 from tests.simulation.runner import run_seed
-from tests.simulation.seam_mutants import SEAM_MUTANTS
+from tests.simulation.seam_mutants import SEAM_MUTANTS, SeamMutant
 from tests.simulation.seams import SEAMS
 
 SMALL_SEEDS, SMALL_CHUNK = 300, 60
@@ -48,11 +47,11 @@ def test_every_seam_comes_up() -> None:
 
 
 @pytest.mark.parametrize("mutant", SEAM_MUTANTS, ids=lambda mutant: mutant.name.replace(" ", "-"))
-def test_a_deliberate_bug_at_a_seam_is_found(mutant: Mutant) -> None:
+def test_a_deliberate_bug_at_a_seam_is_found(mutant: SeamMutant) -> None:
     with mutant.bug():
         for seed in range(mutant.seeds):
             try:
-                CombinedWorld(seed).run()
+                CombinedWorld(seed, mood=mutant.mood).run()
             except FoldRaisedError:
                 # Then the bug is broken itself, and shows nothing.
                 raise
