@@ -31,7 +31,8 @@ unpack = msgspec.msgpack.decode
 class CombinedStory(SagaStory):
     """`given`: fields that came from outside the plan. `approvals`: by step, what was agreed to.
 
-    `stretched`: its time to live may have stood still, so that only its lower bound is known.
+    `gates`: steps, or none for the
+    run, about which a question is open that holds back everything. `stretched`: its time to live may have stood still, so that only its lower bound is known.
     `blurred`: events that waited were applied out of sight, so that values are not known here.
     """
 
@@ -148,7 +149,7 @@ class CombinedStory(SagaStory):
         if change.actor != event.decided_by or event.reason not in change.reason:
             self.fail("people", "who and why are not on record")
         self.decided[event.escalation_id] = event
-        self.gates.pop(event.escalation_id, None)
+        self.gates.pop(event.step, None)
         self.not_before.pop(event.step, None)
         self.failures.pop(event.step, None)
         for _, path, value in unpack(event.ops) if event.ops else ():
@@ -229,7 +230,7 @@ class CombinedStory(SagaStory):
         if gate and self.turned_at is not None and self.state is not None:
             self.fail("people", "a gate is asked about while the run goes back")
         if self.turned_at is None and (escalation.failure_type == FailureType.UNSAFE or gate):
-            self.gates[escalation.escalation_id] = escalation.reason
+            self.gates[escalation.step] = escalation.reason
 
     def check_compensated(self, offset: int) -> None:
         """What had waited while the run was put aside was applied later than it came."""

@@ -108,10 +108,10 @@ class Operator:
 
     def hand(self, name: str, action: HandAction, limit: int) -> Step:
         self.world.trace("hand", name, action, limit)
-        request = f"hand-{self.world.next_number()}"
+        number = self.world.next_number()
         event = FaultPointSet(
-            fault_point=name, request_id=request, action=action, decided_by="ops", reason="looks",
-            limit=limit,
+            fault_point=name, request_id=f"hand-{number}", action=action, decided_by="ops",
+            reason="looks", limit=limit, number=number,
         )  # fmt: skip
         yield from self.say(self.world.fault_log_of(name), event)
 

@@ -143,19 +143,21 @@ class FaultPoints:
         return Outcome.APPLIED if taken else Outcome.DUPLICATE
 
     def _controlled(self, event: PointControl) -> Outcome:
+        # What is refused makes no point: the checkpoint would not know of it.
+        if isinstance(event, FaultPointSet):
+            given = (event.request_id, event.decided_by, event.reason)
+            if any(not 0 < len(text) <= ID_CHARS_MAX for text in given):
+                return self._refuse("unsigned", "a hand control says who and why, and has an id")
+            if event.number <= 0:
+                return self._refuse("unnumbered", "hand controls are numbered, from 1 on")
         point = self._point(event.fault_point)
         if point is None:
             return self._refuse("bad_fault_point", f"{event.fault_point!a:.80}")
         if isinstance(event, HealthReported):
             taken = self._steer(point, lambda steering: steering.health(event))
-            return Outcome.APPLIED if taken else Outcome.DUPLICATE
-        assert isinstance(event, FaultPointSet), "the two controls of a point"
-        given = (event.request_id, event.decided_by, event.reason)
-        if any(not 0 < len(text) <= ID_CHARS_MAX for text in given):
-            return self._refuse("unsigned", "a hand control says who and why, and has an id")
-        if event.number <= 0:
-            return self._refuse("unnumbered", "hand controls are numbered, from 1 on")
-        taken = self._steer(point, lambda steering: steering.hand(event))
+        else:
+            assert isinstance(event, FaultPointSet), "the two controls of a point"
+            taken = self._steer(point, lambda steering: steering.hand(event))
         return Outcome.APPLIED if taken else Outcome.DUPLICATE
 
     def _policy(self, event: PolicySet) -> Outcome:

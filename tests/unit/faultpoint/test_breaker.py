@@ -254,8 +254,9 @@ def test_a_healthy_point_counts_nobody_as_waiting() -> None:
 def test_who_and_why_and_a_number_are_required(missing: dict[str, object], reason: str) -> None:
     lab = Lab()
     lab.give(msgspec.structs.replace(by_hand(HandAction.OPEN), **missing))
-    assert lab.point.phase is Phase.HEALTHY
     assert lab.actors.refusals[-1].reason == reason
+    assert lab.actors.points == {}, "what is refused makes no point"
+    assert dict(lab.actors.capture()) == lab.actors.parts()
 
 
 def test_an_older_hand_control_that_comes_again_undoes_no_newer_one() -> None:
