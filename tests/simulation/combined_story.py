@@ -31,8 +31,8 @@ unpack = msgspec.msgpack.decode
 class CombinedStory(SagaStory):
     """`given`: fields that came from outside the plan. `approvals`: by step, what was agreed to.
 
-    `gates`: steps, or none for the
-    run, about which a question is open that holds back everything. `stretched`: its time to live may have stood still, so that only its lower bound is known.
+    `gates`: open questions that hold back everything, by step, or by an empty name for the run.
+    `stretched`: its time to live may have stood still, so that only its lower bound is known.
     `blurred`: events that waited were applied out of sight, so that values are not known here.
     """
 
