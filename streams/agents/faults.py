@@ -63,10 +63,17 @@ class FaultsService:
         while True:
             await asyncio.sleep(_LOOK_S)
             for actor in list(self.actors.values()):
-                if actor.tick_owed():
-                    self._spawn(actor.tick())
-                if actor.fold is not None and actor.fold.declared.policy.dependencies:
-                    self._checks(context, actor)
+                try:
+                    self._look_after(context, actor)
+                except Exception:
+                    # The boundary of this task: without it the breakers of all others stay open.
+                    log.exception("fault points not looked after", partition=actor.number)
+
+    def _look_after(self, context: EngineContext, actor: Actor) -> None:
+        if actor.tick_owed():
+            self._spawn(actor.tick())
+        if actor.fold is not None and actor.fold.declared.policy.dependencies:
+            self._checks(context, actor)
 
     def _checks(self, context: EngineContext, actor: Actor) -> None:
         assert actor.fold is not None
@@ -118,7 +125,12 @@ class FaultsService:
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         job = asyncio.create_task(work)
         self._jobs.add(job)
-        job.add_done_callback(self._jobs.discard)
+        job.add_done_callback(self._ended)
+
+    def _ended(self, job: asyncio.Task[None]) -> None:
+        self._jobs.discard(job)
+        if not job.cancelled() and (error := job.exception()) is not None:
+            log.error("a tick or a health check failed", error=repr(error))
 
 
 class Actor(ActorTask):
