@@ -15,8 +15,8 @@ import msgspec
 from dalsegno.schemas.control import BreakerState, FaultPointChanged, Policy, QuotaGranted
 from dalsegno.schemas.outputs import FaultReport
 from dalsegno.streams.core.faultpoint.declared import SEPARATOR, dependency_of
-from dalsegno.streams.core.faultpoint.slowness import SLOW_MS_MIN, Streak, is_slow
-from dalsegno.streams.core.faultpoint.view import SPANS_MAX, WATCH_MS, Span, View
+from dalsegno.streams.core.faultpoint.slowness import SLOW_MS_MIN, Streak, Streaks, make_room
+from dalsegno.streams.core.faultpoint.view import WATCH_MS, Span, View
 from dalsegno.streams.core.names import NAME_CHARS_MAX, name_fault
 
 # Beyond this many, what fails next is not reported: the names come from plans and from reports.
@@ -74,7 +74,7 @@ class Points:
         self.views: dict[str, View] = {}
         self.holding: dict[str, list[View]] = {}
         self.spans: dict[str, Span] = {}
-        self.streaks: dict[str, Streak] = {}
+        self.streaks = Streaks()
         self.due_ms = NEVER
         self.waiting = waiting
         self.usual_ms = usual_ms
@@ -157,36 +157,25 @@ class Points:
             if not holding or name not in holding:
                 if looked and self._slow(name, span_ms, kind):
                     continue
-                span = spans.get(name)
-                if span is not None:
-                    span.add(span_ms)
-                elif len(spans) < SPANS_MAX:
-                    span = spans[name] = Span()
-                    span.add(span_ms)
+                span = spans.pop(name, None)
+                if span is None:
+                    span = Span()
+                    make_room(spans)
+                # Last in the order: the first is forgotten where there is no room.
+                spans[name] = span
+                span.add(span_ms)
         if self.views:
             self._well(depends_on, span_ms, offset)
 
     def _slow(self, name: str, span_ms: int, kind: tuple[str, str]) -> bool:
         """Whether an attempt took too long, by a dependency that needs no permits."""
-        usual_ms = self.usual_ms(*kind)
-        streak = self.streaks.get(name)
-        step = SEPARATOR.join(kind)
-        if streak is not None:
-            usual_ms = streak.kept_ms(step, usual_ms)
-        if not is_slow(span_ms, usual_ms):
-            self.streaks.pop(name, None)
-            return False
-        if streak is None:
-            if len(self.streaks) >= SPANS_MAX:
-                return True
-            streak = self.streaks[name] = Streak()
-        streak.add(step, span_ms, usual_ms, self._around.log_ms)
-        view = self._view(name) if streak.tells else None
-        if view is not None:
-            del self.streaks[name]
-            view.slowed(streak.count)
+        now_ms, step = self._around.log_ms, SEPARATOR.join(kind)
+        streak = self.streaks.ended(name, step, span_ms, self.usual_ms(*kind), now_ms)
+        view = self._view(name) if streak else None
+        if view is not None and streak:
+            view.slowed(streak)
             self._news(view, outcome=True)
-        return True
+        return streak is not None
 
     def _well(self, depends_on: Sequence[str], span_ms: int, offset: int) -> None:
         now_ms = self._around.log_ms
@@ -244,7 +233,7 @@ class Points:
         held, opened = view.holds, event.state != view.state
         view.changed(event, offset, self._around.log_ms)
         if view.holds:
-            self.streaks.pop(dependency_of(view.name), None)
+            self.streaks.end(dependency_of(view.name))
         if view.since == offset:
             self._running.pop(view.name, None)
         if held != view.holds:
@@ -370,14 +359,14 @@ class Points:
         return PointsPart(
             views=list(self.views.values()),
             spans=list(self.spans.items()),
-            streaks=list(self.streaks.items()),
+            streaks=self.streaks.pack(),
         )
 
     def load(self, part: PointsPart) -> None:
         """As it was; attempts that are out come with their rows (`took_off`)."""
         self.views = {view.name: view for view in part.views}
         self.spans = dict(part.spans)
-        self.streaks = dict(part.streaks)
+        self.streaks.load(part.streaks)
         for view in part.views:
             if view.holds:
                 self._sort(view)

@@ -13,6 +13,8 @@ from typing import Final
 
 import msgspec
 
+from dalsegno.streams.core.faultpoint.view import SPANS_MAX, Span
+
 SLOW_MS_MIN: Final = 200
 _TIMES_USUAL: Final = 2
 STREAK: Final = 12
@@ -54,3 +56,53 @@ class Streak(msgspec.Struct, array_like=True, kw_only=True, gc=False):
 def is_slow(span_ms: int, usual_ms: int) -> bool:
     """`usual_ms` 0: nothing is known, and nothing is slow."""
     return usual_ms > 0 and span_ms > _TIMES_USUAL * usual_ms + SLOW_MS_MIN
+
+
+class Streaks:
+    """The streaks of a partition, by dependency. False while none is slow."""
+
+    __slots__ = ("_by_name",)
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, Streak] = {}
+
+    def __bool__(self) -> bool:
+        """Whether there is any."""
+        return bool(self._by_name)
+
+    def ended(self, name: str, kind: str, span_ms: int, usual_ms: int, now_ms: int) -> int | None:
+        """An attempt of a step type has ended well. None: it was not slow. Else how long the streak
+        is that is to be told, 0 for none yet. What was told begins anew.
+        """
+        streak = self._by_name.get(name)
+        if streak is not None:
+            usual_ms = streak.kept_ms(kind, usual_ms)
+        if not is_slow(span_ms, usual_ms):
+            self._by_name.pop(name, None)
+            return None
+        if streak is None:
+            make_room(self._by_name)
+            streak = self._by_name[name] = Streak()
+        streak.add(kind, span_ms, usual_ms, now_ms)
+        if not streak.tells:
+            return 0
+        del self._by_name[name]
+        return streak.count
+
+    def end(self, name: str) -> None:
+        """Its steps need permits from here on."""
+        self._by_name.pop(name, None)
+
+    def pack(self) -> list[tuple[str, Streak]]:
+        """What a checkpoint keeps."""
+        return list(self._by_name.items())
+
+    def load(self, streaks: list[tuple[str, Streak]]) -> None:
+        """What `pack` gave."""
+        self._by_name = dict(streaks)
+
+
+def make_room(known: dict[str, Streak] | dict[str, Span]) -> None:
+    """Forgets what stands first, where there is room for no more."""
+    if len(known) >= SPANS_MAX:
+        del known[next(iter(known))]

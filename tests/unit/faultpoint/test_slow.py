@@ -164,3 +164,17 @@ def test_what_was_slow_before_it_was_healthy_again_says_nothing() -> None:
     lab.wait(DEFAULTS.calm_ms)
     assert lab.point.phase is Phase.HEALTHY
     assert lab.report(2, slow=slowness.STREAK, seen=before) == []
+
+
+def test_the_dependency_that_was_well_longest_ago_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(slowness, "SPANS_MAX", 2)
+    log = PointLog()
+    for number, name in enumerate(("a", "b", "a", "c")):
+        log.start(chain(1, depends_on=(name,)), f"r{number}")
+        log.began("s0", run_id=f"r{number}")
+        log.now_ms += USUAL_MS
+        log.done("s0", run_id=f"r{number}")
+    assert list(log.partition._now.points.spans) == ["a", "c"]
+    assert_restores(log)
