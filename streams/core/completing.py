@@ -111,9 +111,11 @@ def _complete(draft: Draft, place: int, row: StepRow) -> None:
     draft.move(place, row, COMPLETED)
     flight = row.flight
     if flight is not None:
-        draft.took = (draft.steps[place].name, draft.now.log_ms - flight.since_ms)
+        took_ms = draft.now.log_ms - flight.since_ms
+        if row.epoch or took_ms:  # else a service's own, heard of only now: nobody knows how long
+            draft.took = (draft.steps[place].name, took_ms)
         if draft.steps[place].depends_on:
-            draft.well = (place, draft.now.log_ms - flight.since_ms, flight.offset)
+            draft.well = (place, took_ms, flight.offset)
     if draft.steps[place].role is _COMPENSATION:
         _took_back(draft, place, row)
         return

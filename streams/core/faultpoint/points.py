@@ -153,7 +153,8 @@ class Points:
         """An attempt of a step of a flow went well. In good times only its span is kept."""
         holding, spans = self.holding, self.spans
         looked = span_ms > SLOW_MS_MIN or self.streaks
-        for name in depends_on:
+        # A service's own attempt that was heard of only at its end has no span.
+        for name in depends_on if span_ms or offset >= 0 else ():
             if not holding or name not in holding:
                 if looked and self._slow(name, span_ms, kind):
                     continue

@@ -140,3 +140,13 @@ def test_a_preview_names_what_is_not_healthy() -> None:
     log.runs(3, "pay")
     shown = [msgspec.structs.astuple(point)[:5] for point in log.partition.previews.points()]
     assert shown == [("mail", "mail", "closed", 7, 0), ("pay", "pay", "open", 1, 3)]
+
+
+def test_an_attempt_that_is_heard_of_only_at_its_end_teaches_no_duration() -> None:
+    log = Own()
+    log.is_well(0)
+    log.begins(1)
+    log.is_well(1)
+    now = log.partition._now
+    assert now.recovery.estimates.learned_ms("flow", "call") == 52  # the class of 50
+    assert now.points.spans["pay"].usual_ms == 50
