@@ -61,14 +61,28 @@ def test_one_that_nobody_knows_is_not_found(known: Lab, capsys: pytest.CaptureFi
     ],
 )
 def test_what_is_steered_says_who_and_why(
-    words: list[str], action: str, limit: int, monkeypatch: pytest.MonkeyPatch
+    words: list[str], action: str, limit: int, known: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    last = known.point.hand_number
     sent: list[FaultPointSet] = []
     monkeypatch.setattr(fault_points, "append_to_faults", lambda _, event: sent.append(event))
     assert run(["faults", *words, "--reason", "drill", "--by", "ada"]) == 0
     assert [(each.action, each.limit, each.decided_by, each.reason) for each in sent] == [
         (action, limit, "ada", "drill")
     ]
+    assert sent[0].number > last
+
+
+def test_a_control_counts_though_the_one_before_came_from_a_clock_that_is_ahead(
+    known: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known.point.hand_number = 1 << 50
+    sent: list[FaultPointSet] = []
+    monkeypatch.setattr(fault_points, "append_to_faults", lambda _, event: sent.append(event))
+    for name in (NAME, "never heard of"):
+        assert run(["faults", "open", name, "--reason", "drill"]) == 0
+    assert sent[0].number == (1 << 50) + 1
+    assert 0 < sent[1].number < 1 << 50
 
 
 def test_a_reason_is_required() -> None:
