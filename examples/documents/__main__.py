@@ -43,7 +43,7 @@ def show(console: Console, facts: Facts, verified: bool, seconds: float) -> None
         ("extractions run again for a missing fact", facts.rerun),
         ("facts supplied by a person", facts.supplied),
         ("fields edited by a person", facts.edited),
-        ("decisions refused (a field that was not to be edited)", facts.refused),
+        ("decisions refused: a wrong type, a field not to be edited", facts.refused),
         ("consumers, all given the newest context", facts.consumers),
         ("bytes of a document, mean", facts.document_bytes),
         *[(f"bytes of the inputs of {step}, mean", n) for step, n in facts.handoffs.items()],
@@ -83,8 +83,8 @@ def main(argv: list[str] | None = None) -> int:
     if scenario.shown:
         console.print(Text("one of the packages, as the editor saw it:", style="bold"))
         console.print(Text(scenario.shown))
-    if scenario.not_allowed:
-        console.print(Text(f"an edit that was not to be: {scenario.not_allowed.strip()}"))
+    for decision, told in scenario.refused.items():
+        console.print(Text(f"refused: {decision}: {told}"))
     show(console, facts, verified, time.monotonic() - begun)
     return 0 if facts.right and verified and facts.filed == facts.documents else 1
 

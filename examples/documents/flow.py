@@ -20,7 +20,16 @@ QUEUES: Final = ("extract", "summarise", "format")
 POLICY: Final = "supplier_reruns_max = 1\n"
 """A completed step is run again for a missing fact only where the policy allows it."""
 
-documents: Final = Flow(NAME, version=1, ttl="30m", stop_clocks_for_people=True)
+documents: Final = Flow(
+    NAME,
+    version=1,
+    ttl="30m",
+    stop_clocks_for_people=True,
+    fields={
+        "conclusion": ("map", "What the record concludes: its `text`, and you as its `source`."),
+        "title": ("text", f"What the report is called, in {rules.TITLE_CHARS_MAX} characters."),
+    },
+)
 Outputs = dict[str, object]
 
 

@@ -41,7 +41,8 @@ class Scenario:
         self._ends: dict[str, RunResult] = {}
         self._editor: Desk | None = None
         self.shown = ""
-        self.not_allowed = ""
+        self.refused: dict[str, str] = {}
+        """What answers that were not to be were told, by decision."""
 
     def up(self) -> None:
         """Topics, queues, services, engine, a pool of workers for each queue, the editor's key."""
@@ -110,12 +111,17 @@ class Scenario:
         unsaid = [lines[each.name] for each in packages if each.missing and each.name in lines]
         long = [each.name for each in packages if not each.missing and each.name in lines]
         if unsaid:
+            if "supply" not in self.refused:
+                # The form says that a conclusion is a map: the question stays open.
+                asked = next(each.name for each in packages if each.missing)
+                ran = self._desk.decide("supply", asked, "read", conclusion=UNSAID)
+                self.refused["supply"] = (ran.err or ran.out).strip()
             said = {"text": UNSAID, "source": self._desk.holder}
             self._desk.decide_all("supply", unsaid, "I have read the record", conclusion=said)
-        if long and not self.not_allowed:
-            # What the step does not read is not for its editor to change.
-            tried = self._desk.decide("edit", long[0], "better so", claims=[])
-            self.not_allowed = tried.err or tried.out
         if long:
+            if "edit" not in self.refused:
+                # What the step does not read is not for its editor to change.
+                ran = self._desk.decide("edit", long[0], "better so", claims=[])
+                self.refused["edit"] = (ran.err or ran.out).strip()
             why = "the archive takes no longer title"
             self._desk.decide_all("edit", [lines[name] for name in long], why, title=SHORT_TITLE)

@@ -9,13 +9,14 @@ import msgspec
 
 from dalsegno.schemas.control import DecisionMade, DecisionType
 from dalsegno.schemas.outputs import RunState
-from dalsegno.streams.core.context import ContextError
+from dalsegno.streams.core.context import ContextError, WriteRefused
 from dalsegno.streams.core.draft import Draft
 from dalsegno.streams.core.escalating import gate_step, open_gate
 from dalsegno.streams.core.forms import misfit
 from dalsegno.streams.core.information import recheck_missing
 from dalsegno.streams.core.lifecycle import cancel_run, fail_run
 from dalsegno.streams.core.moment import Ruling, refused
+from dalsegno.streams.core.names import DETAIL_CHARS_MAX
 from dalsegno.streams.core.people.approvals import approve, awaits_no_more
 from dalsegno.streams.core.people.asking import ask_again
 from dalsegno.streams.core.people.granting import grant_next
@@ -83,6 +84,10 @@ def _closed(draft: Draft, place: int, row: StepRow) -> None:
 def _write(draft: Draft, event: DecisionMade, allowed: frozenset[str]) -> Ruling | None:
     try:
         draft.change = draft.run.context.apply(event.ops, draft.now.policy, allowed=allowed)
+    except WriteRefused as error:
+        fields = ", ".join(sorted(allowed)) or "nothing"
+        said = f"{event.decision} may change {fields} here, not {error.field}"
+        return refused("bad_ops", said[:DETAIL_CHARS_MAX])
     except ContextError as error:
         return refused("bad_ops", str(error))
     if fault := misfit(draft, draft.change.changed, draft.change):

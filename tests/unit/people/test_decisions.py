@@ -208,6 +208,7 @@ def test_only_fields_that_the_package_names_can_be_edited() -> None:
     log, package = stuck(plan, context={"rate": 1, "other": 1})
     out = decide(log, package, "edit", [["set", ["other"], 2]])
     assert refusal(log, out) == "bad_ops"
+    assert transitions(out)[0].detail == "edit may change rate here, not other"
     out = decide(log, package, "edit", [["set", ["rate"], 2]], decision_id="b")
     assert msgspec.msgpack.decode(handoffs(out)[0].inputs) == {"rate": 2}
 
