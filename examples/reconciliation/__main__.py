@@ -42,6 +42,7 @@ def show(console: Console, facts: Facts, verified: bool, seconds: float) -> None
         ("runs that an outage longer than their life put to a person", facts.asked),
         ("decisions taken: retry under the same keys", facts.retried),
         ("decisions taken: compensate", facts.compensated),
+        ("compensations that the outage held too long, tried again", facts.undo_again),
         ("second decisions on the same package, refused", facts.second_refused),
         ("bookings of unknown outcome then: had been done", facts.unknown_done),
         ("bookings of unknown outcome then: had not", facts.unknown_not_done),

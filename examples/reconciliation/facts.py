@@ -21,7 +21,8 @@ OUTLASTED = "outage_outlasted_ttl"
 @dataclass(frozen=True, slots=True)
 class Log:
     """What the topics say. `ended`: final state by account. `unknown`: keys of bookings of unknown
-    outcome, as the packages showed them. `decided`, `refused`: decisions by kind or reason.
+    outcome, as the packages showed them. `decided`: decisions about bookings by kind; `undo_again`:
+    compensations that the outage held for too long, tried again. `refused`: decisions by reason.
     """
 
     ended: dict[str, RunState] = field(default_factory=dict)
@@ -29,6 +30,7 @@ class Log:
     unknown: frozenset[str] = frozenset()
     decided: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
+    undo_again: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,7 @@ class Facts:
     asked: int
     retried: int
     compensated: int
+    undo_again: int
     second_refused: int
     bookings: int
     undone: int
@@ -71,7 +74,7 @@ def gather(bootstrap: str, topics: Topics, folder: Path, accounts: Sequence[str]
 def read_log(transitions: Iterable[object], packages: Iterable[object]) -> Log:
     """Ends, packages and decisions from the records of two topics."""
     ended: dict[str, RunState] = {}
-    decided, refused = Counter[str](), Counter[str]()
+    decided, refused, undo_again = Counter[str](), Counter[str](), 0
     for each in transitions:
         if not isinstance(each, Transition):
             continue
@@ -79,16 +82,18 @@ def read_log(transitions: Iterable[object], packages: Iterable[object]) -> Log:
         if after is not None and after in FINAL_RUNS:
             ended.setdefault(each.run_id, after)
         if each.cause == "DecisionMade":
-            if each.outcome is Outcome.APPLIED:
+            if each.outcome is Outcome.APPLIED and each.step == "book":
                 decided[each.reason.partition(":")[0]] += 1
+            elif each.outcome is Outcome.APPLIED:
+                undo_again += 1
             else:
                 refused[each.reason] += 1
     asked, unknown = set(), set()
     for each in packages:
-        if isinstance(each, Escalation) and each.reason == OUTLASTED:
+        if isinstance(each, Escalation) and each.reason == OUTLASTED and each.step == "book":
             asked.add(each.run_id)
             unknown |= {line.key for line in each.effect_lines if line.fate == "unknown"}
-    return Log(ended, frozenset(asked), frozenset(unknown), decided, refused)
+    return Log(ended, frozenset(asked), frozenset(unknown), decided, refused, undo_again)
 
 
 def judge(
@@ -124,6 +129,7 @@ def judge(
         asked=len(log.asked),
         retried=log.decided["retry"],
         compensated=log.decided["compensate"],
+        undo_again=log.undo_again,
         second_refused=log.refused["already_decided"],
         bookings=len(done),
         undone=len(undone),
