@@ -11,7 +11,7 @@ from enum import StrEnum
 from aiohttp import web
 
 KEY_HEADER = "Idempotency-Key"
-SLOW_S = 1.0
+LOCAL = "127.0.0.1"
 _503 = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\n"
     b"Connection: close\r\n\r\n"
@@ -21,7 +21,7 @@ _END = b"\r\n\r\n"
 
 class Mode(StrEnum):
     """What the proxy does with a connection. `HALF_OPEN`: the request goes through and is acted on,
-    the answer never comes back. `SLOW`: it passes everything, `SLOW_S` late.
+    the answer never comes back. `SLOW`: it passes everything, `slow_s` late.
     """
 
     PASS = "pass"
@@ -40,6 +40,11 @@ class Service:
     before. A request takes `span_s`; at most `at_once` are served at a time, others wait.
     """
 
+    host, port, service_port = LOCAL, 0, 0
+    """Where they listen, `port` being the proxy's; 0 is any free one."""
+
+    slow_s = 1.0
+
     def __init__(self, span_s: float = 0.05, at_once: int = 5) -> None:
         self.mode = Mode.PASS
         self.arrivals: list[float] = []
@@ -47,11 +52,9 @@ class Service:
         self.done: Counter[str] = Counter()
         self.repeats = 0
         self.health_checks = 0
-        self.port = 0
         self._keys: set[str] = set()
         self._span_s = span_s
         self._at_once = at_once
-        self._service_port = 0
         self._loop = asyncio.new_event_loop()
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -61,12 +64,16 @@ class Service:
     @property
     def url(self) -> str:
         """Where workers call it."""
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://{LOCAL}:{self.port}"
 
     @property
     def capacity_per_s(self) -> float:
         """Requests that it can serve in a second."""
         return self._at_once / self._span_s
+
+    def routes(self) -> list[web.RouteDef]:
+        """What the service answers."""
+        return [web.post("/do/{run}", self._do), web.get("/health", self._health)]
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -82,12 +89,12 @@ class Service:
     async def _serve(self) -> None:
         self._slots = asyncio.Semaphore(self._at_once)
         application = web.Application()
-        application.add_routes([web.post("/do/{run}", self._do), web.get("/health", self._health)])
+        application.add_routes(self.routes())
         runner = self._runner = web.AppRunner(application, access_log=None)
         await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        self._service_port = runner.addresses[0][1]
-        server = self._server = await asyncio.start_server(self._proxy, "127.0.0.1", 0)
+        await web.TCPSite(runner, self.host, self.service_port).start()
+        self.service_port = runner.addresses[0][1]
+        server = self._server = await asyncio.start_server(self._proxy, self.host, self.port)
         self.port = server.sockets[0].getsockname()[1]
         self._ready.set()
 
@@ -122,10 +129,8 @@ class Service:
                 await writer.drain()
                 return
             if mode is Mode.SLOW:
-                await asyncio.sleep(SLOW_S)
-            inner_reader, inner_writer = await asyncio.open_connection(
-                "127.0.0.1", self._service_port
-            )
+                await asyncio.sleep(self.slow_s)
+            inner_reader, inner_writer = await asyncio.open_connection(LOCAL, self.service_port)
             if mode is Mode.HALF_OPEN:
                 await _only_there(reader, inner_reader, inner_writer)
                 return
