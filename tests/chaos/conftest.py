@@ -12,7 +12,7 @@ from tests.chaos.load import Bench, Row
 from tests.chaos.stack import NoDockerError, Stack
 
 REPORT = pytest.StashKey[list[str]]()
-COLUMNS = (
+FOUND = (
     ("runs", "runs"),
     ("events", "events"),
     ("ack_gap_s", "acks s"),
@@ -21,6 +21,17 @@ COLUMNS = (
     ("run_max_s", "run max s"),
     ("repeats", "repeats"),
     ("effects", "effects"),
+)
+OUTAGE = (
+    ("opened_after_s", "opened s"),
+    ("tried_during", "tried"),
+    ("arrived_during", "arrived"),
+    ("found_after_s", "found s"),
+    ("recovered_after_s", "all s"),
+    ("tried_after", "tried then"),
+    ("peak_per_s", "peak/s"),
+    ("served", "served"),
+    ("repeats", "repeats"),
 )
 
 
@@ -60,11 +71,18 @@ def bring_up(stack: Stack) -> Iterator[str]:
 
 def table(rows: list[Row]) -> Iterator[str]:
     """Gaps: the longest time without an acknowledged start, and without a transition."""
-    heads = "".join(f"{head:>11}" for _, head in COLUMNS)
-    yield f"{'fault':<34}{'lasted s':>9}{'back s':>8}{heads}"
+    heads = "".join(f"{head:>11}" for _, head in FOUND)
+    yield f"{'fault':<32}{'outcome':<12}{'lasted s':>9}{'back s':>8}{'judged s':>9}{heads}"
     for row in rows:
-        cells = "".join(f"{_cell(row.found.get(name)):>11}" for name, _ in COLUMNS)
-        yield f"{row.fault:<34}{row.lasted_s:>9.1f}{row.back_s:>8.1f}{cells}"
+        cells = "".join(f"{_cell(getattr(row.verdict, name, None)):>11}" for name, _ in FOUND)
+        times = f"{row.lasted_s:>9.1f}{row.back_s:>8.1f}{row.judged_s:>9.1f}"
+        yield f"{row.fault:<32}{row.outcome:<12}{times}{cells}"
+    outages = [(row.fault, row.outage) for row in rows if row.outage is not None]
+    if outages:
+        yield f"{'outage':<32}" + "".join(f"{head:>11}" for _, head in OUTAGE)
+    for fault, outage in outages:
+        cells = "".join(f"{_cell(getattr(outage, name)):>11}" for name, _ in OUTAGE)
+        yield f"{fault:<32}{cells}"
 
 
 def _cell(value: object) -> str:

@@ -9,8 +9,6 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from tests.integration.engine.harness import wait_for
-
 from dalsegno.ops.embedded.ports import free_ports
 
 ROOT: Final = Path(__file__).parents[2]
@@ -20,6 +18,7 @@ BROKERS: Final = ("kafka1", "kafka2", "kafka3")
 ENGINES: Final = ("engine1", "engine2")
 FILES: Final = ("-f", "docker-compose.yml", "-f", "tests/chaos/compose.yml")
 UP_LIMIT_S: Final = 900.0
+SLOW_S: Final = 240.0
 
 
 class NoDockerError(Exception):
@@ -82,7 +81,7 @@ class Stack:
         self.down()
         self.compose("up", "-d", "--no-build", limit_s=UP_LIMIT_S)
         self.wait_ready()
-        wait_for("all replicas in sync", lambda: self.lagging() == 0, 120)
+        self.wait_replicas("in_sync")
 
     def down(self) -> None:
         self.compose("down", "-v", "--remove-orphans", "-t", "10", limit_s=180)
@@ -92,43 +91,61 @@ class Stack:
     ) -> str:
         """Run one of `tests.chaos.inside` in the driver; its standard output."""
         run = ("python", "-m", f"tests.chaos.inside.{module}", *arguments)
-        return self.compose("exec", "-T", "driver", *run, limit_s=limit_s, check=check)
+        return self.run("driver", *run, limit_s=limit_s, check=check)
+
+    def run(self, service: str, *command: str, limit_s: float = 60.0, check: bool = True) -> str:
+        """Run a command in a container; its standard output."""
+        return docker("exec", container(service), *command, limit_s=limit_s, check=check)
 
     def fetch(self, url: str) -> dict[str, object]:
         """JSON of a service of the stack; empty while nobody answers."""
         text = self.inside("fetch", url, check=False)
         return json.loads(text) if text.strip() else {}
 
-    def owned(self, engine: str) -> int:
-        """Partitions that an engine has ready; -1 while it is not ready."""
-        answer = self.fetch(f"http://{engine}:8470/readyz")
-        return len(answer["partitions"]) if answer.get("ready") else -1  # type: ignore[arg-type]
+    def wait_replicas(self, state: str) -> None:
+        """Until some replica is `missed`, or all are `in_sync`."""
+        self.inside("until", str(SLOW_S), state, limit_s=SLOW_S + 60)
 
-    def wait_ready(self, limit_s: float = 240.0) -> None:
-        """Until both engines are ready with all partitions between them."""
-
-        def look() -> bool:
-            owned = [self.owned(engine) for engine in ENGINES]
-            return min(owned) > 0 and sum(owned) == 8
-
-        wait_for("both engines ready", look, limit_s)
-
-    def lagging(self) -> int:
-        """Partitions that lack a replica in sync."""
-        text = self.inside("replicas", check=False).strip()
-        return int(text) if text else -1
+    def wait_ready(self, *engines: str) -> None:
+        """Until these engines (without any: both) have all partitions ready between them."""
+        names = engines or ENGINES
+        self.inside("until", str(SLOW_S), "ready", *names, limit_s=SLOW_S + 60)
 
     def acked(self, seed: int) -> int:
-        text = self.compose("exec", "-T", "driver", "wc", "-l", f"/chaos/acks-{seed}", check=False)
+        text = self.run("driver", "wc", "-l", f"/chaos/acks-{seed}", check=False)
         return int(text.split()[0]) if text.strip() else 0
+
+    def loads(self) -> int:
+        """How many loads this stack has had."""
+        return self.run("driver", "ls", "/chaos").count("acks-")
 
     def running(self, service: str) -> bool:
         state = json.loads(docker("inspect", "-f", "{{json .State}}", container(service)))
         return bool(state["Running"]) and not state["Restarting"]
 
+    def kill(self, service: str) -> None:
+        """kill -9, and it stays down: Docker takes it for the user's wish."""
+        docker("kill", "-s", "KILL", container(service))
+
     def start(self, service: str) -> None:
         """Start it again, and nothing that it depends on."""
         docker("start", container(service))
+
+    def restart(self, service: str) -> None:
+        docker("restart", container(service))
+
+    def pause(self, service: str) -> None:
+        docker("pause", container(service))
+
+    def unpause(self, service: str) -> None:
+        docker("unpause", container(service))
+
+    def fill(self, disk: str) -> None:
+        """Fill a disk of the stack, `kafka1` or `engine1`, to its last byte."""
+        self.run("disk", "bash", "-c", f"head -c 1G /dev/zero > /{disk}/fill; true")
+
+    def free(self, disk: str) -> None:
+        self.run("disk", "rm", f"/{disk}/fill")
 
     def cut(self, service: str) -> None:
         docker("network", "disconnect", NETWORK, container(service))
@@ -139,7 +156,7 @@ class Stack:
     def set_clock(self, file: str, offset_s: float) -> None:
         """Move the clock of the processes that read this skew file."""
         code = f"import struct; open('/chaos/{file}', 'r+b').write(struct.pack('=d', {offset_s}))"
-        self.compose("exec", "-T", "driver", "python", "-c", code)
+        self.run("driver", "python", "-c", code)
 
     def memory_mb(self) -> dict[str, float]:
         """Memory of each container, as Docker counts it (without page cache)."""

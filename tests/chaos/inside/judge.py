@@ -1,6 +1,6 @@
-"""`python -m tests.chaos.inside.judge SEED ACKS [LIMIT_S]`: one JSON object.
+"""`python -m tests.chaos.inside.judge SEED ACKS [LIMIT_S]`: a `Verdict` as JSON.
 
-Waits until every acknowledged application has ended and the engines are at rest, then judges by
+Waits until every acknowledged run has ended and the engines are at rest, then judges by
 the topics and by the services' ledgers alone. The whole log of the stack is judged, so what earlier
 faults left is judged again.
 """
@@ -15,6 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
+from confluent_kafka import Message
 from examples.risk_control import facts
 from tests.integration.engine.harness import Lab
 from tests.oracle.oracle import Oracle
@@ -22,6 +23,7 @@ from tests.oracle.progress import FINAL, Ends, wait_quiet
 
 from dalsegno.schemas.events import RunStarted
 from dalsegno.schemas.outputs import Outcome
+from dalsegno.streams.engine.logread import LogReader
 from dalsegno.streams.engine.settings import EngineSettings
 from dalsegno.streams.engine.topics_admin import TopicAdmin
 
@@ -30,17 +32,30 @@ ENDS_LIMIT_S = 240.0
 
 
 class ComposeLab(Lab):
-    """The topics of the stack, by the settings that its engines have."""
+    """The topics of the stack, by its engines' settings; one consumer for all reads."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._reader = LogReader(self.settings)
 
     def make_settings(self, **more: object) -> EngineSettings:
         return EngineSettings()
 
+    def read(self, topic: str, partition: int) -> list[Message]:
+        return list(self._reader.read(topic, partition))
+
+    def end(self, topic: str, partition: int) -> int:
+        return self._reader.bounds(topic, partition)[1]
+
 
 @dataclass
 class Verdict:
-    """What was found. Times in seconds."""
+    """What was found. `broken`: one line for each thing that a promise rules out. Times in seconds.
 
-    problems: list[str] = field(default_factory=list)
+    `repeats`: records of output topics that were sent again with the same bytes.
+    """
+
+    broken: list[str] = field(default_factory=list)
     runs: int = 0
     events: int = 0
     outputs: int = 0
@@ -68,25 +83,25 @@ def judge(seed: int, acks: Path, limit_s: float = ENDS_LIMIT_S) -> Verdict:
     late = ends.wait(acked, limit_s)
     ends.close()
     if late:
-        verdict.problems.append(f"P6: not ended after {limit_s:g} s: {sorted(late)}")
+        verdict.broken.append(f"P6: not ended after {limit_s:g} s: {sorted(late)}")
         return verdict
     wait_quiet(lab)
     try:
         judge_log(lab, verdict, set(acked))
     except AssertionError as error:  # from the reader of outputs: a gap, or other bytes
-        verdict.problems.append(f"outputs: {error}")
-    judge_effects(lab, verdict, seed, len(acked))
+        verdict.broken.append(f"outputs: {error}")
+    judge_effects(lab, verdict, seed, sum(run_id.startswith(f"app-{seed}-") for run_id in acked))
     return verdict
 
 
 def judge_log(lab: Lab, verdict: Verdict, acked: set[str]) -> None:
     oracle = Oracle(lab)
-    verdict.problems += oracle.problems()
+    verdict.broken += oracle.problems()
     verdict.events, verdict.outputs = oracle.events, oracle.outputs
     verdict.repeats = oracle.repeats
     lost = acked - oracle.started()
     if lost:
-        verdict.problems.append(f"P1: acknowledged and not in the log: {sorted(lost)}")
+        verdict.broken.append(f"P1: acknowledged and not in the log: {sorted(lost)}")
     began: dict[str, int] = {}
     took: list[float] = []
     appended = [
@@ -107,14 +122,15 @@ def judge_log(lab: Lab, verdict: Verdict, acked: set[str]) -> None:
 
 
 def judge_effects(lab: Lab, verdict: Verdict, seed: int, applications: int) -> None:
+    """All ledgers of the demo, and the decisions of the seed's applications."""
     found = facts.gather(lab.bootstrap, lab.topics, LEDGERS, seed, applications)
     verdict.effects, verdict.rework_rate = found.effects, found.rework_rate
     if found.applied_twice or found.contradictory:
-        verdict.problems.append(
+        verdict.broken.append(
             f"effects: {found.applied_twice} done twice, {found.contradictory} contradictory scores"
         )
     if not found.right:
-        verdict.problems.append(
+        verdict.broken.append(
             f"runs: {found.finished_right} of {found.runs} right, {found.finished_wrong} wrong, "
             f"{found.lost} without an end"
         )
