@@ -1,16 +1,18 @@
 """Mass failure on a real Kafka: all runs damaged at once; found once, ordered, ramped, and whole.
 
-    python -m benchmarks.mass_recovery [--runs 100] [--away-s 4] [--frozen]
+    python -m benchmarks.mass_recovery [--runs 100] [--away-s 4] [--frozen] [--every]
 
-Every run of the crash workload is in its first steps when the only worker is killed with -9 and
-stays away. With `--frozen` recovery is frozen before it comes back, looked at, and released. What
-happened is read from the topics: transitions, and handoffs.
+Runs of the crash workload are in their first steps when the only worker is killed with -9 and stays
+away. With `--every` each of them is in its very first step then, so that all are damaged; else as
+many as a worker has under way. With `--frozen` recovery is frozen before it comes back, looked at,
+and released. What happened is read from the topics: transitions, and handoffs.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import statistics
 import sys
@@ -34,6 +36,7 @@ from dalsegno.streams.core.recovery.pacing import WIDTH_FIRST
 
 SLEEP_S = 0.05
 PARTITIONS = 4
+CONCURRENCY = 200
 LIMIT_S = 400
 TOPICS = Topics()
 
@@ -118,19 +121,39 @@ def until_held(system: Dalsegno, runs: int, limit_s: float) -> int:
     return held
 
 
-def run_round(folder: Path, runs: int, away_s: float, *, frozen: bool) -> dict[str, object]:
+def damage(system: Dalsegno, folder: Path, runs: int, *, every: bool) -> int:
+    """Kills the worker under the runs; returns how many attempts were in flight."""
+    system.submit(runs)
+    if every:
+        end = time.monotonic() + LIMIT_S
+        while (held := body.count_held(folder)) < runs:
+            if time.monotonic() > end:
+                raise TimeoutError(f"{held} of {runs} runs are in their first step")
+            time.sleep(0.2)
+        system.stop_worker()
+        body.open_gate(folder)
+        return held
+    time.sleep(2.0)
+    body.open_gate(folder)
+    while body.count_done(folder) < runs // 4:
+        time.sleep(0.002)
+    system.stop_worker()
+    lost = body.effects(folder)
+    return lost.starts - lost.effects
+
+
+def run_round(
+    folder: Path, runs: int, away_s: float, *, frozen: bool, every: bool = False
+) -> dict[str, object]:
     """One mass failure; its figures."""
-    system = Dalsegno(partitions=PARTITIONS)
+    concurrency = max(runs, CONCURRENCY) if every else CONCURRENCY
+    # So many that wait must not look at the gate all the time.
+    os.environ["CRASH_GATE_S"] = str(0.02 * concurrency / CONCURRENCY)
+    system = Dalsegno(partitions=PARTITIONS, concurrency=concurrency)
     body.prepare(folder)
     system.up(folder, SLEEP_S)
     try:
-        system.submit(runs)
-        time.sleep(2.0)
-        body.open_gate(folder)
-        while body.count_done(folder) < runs // 4:
-            time.sleep(0.002)
-        system.stop_worker()
-        lost = body.effects(folder)
+        lost = damage(system, folder, runs, every=every)
         held = predicted_ms = 0
         if frozen:
             system.command("recovery", "freeze", "--reason", "the pool is down")
@@ -138,7 +161,7 @@ def run_round(folder: Path, runs: int, away_s: float, *, frozen: bool) -> dict[s
         back = time.time()
         system.start_worker()
         if frozen:
-            held = until_held(system, lost.starts - lost.effects, 30)
+            held = until_held(system, lost, 30)
             predicted_ms = planned_ms(system)
             system.command("recovery", "release")
         system.wait_results(runs, LIMIT_S)
@@ -150,7 +173,7 @@ def run_round(folder: Path, runs: int, away_s: float, *, frozen: bool) -> dict[s
     whole = seen.whole_ms or [0]
     return {
         "runs": runs,
-        "attempts in flight at the kill": lost.starts - lost.effects,
+        "attempts in flight at the kill": lost,
         "attempts found lost": len(seen.found),
         "found more than once": sum(count > 1 for count in seen.found.values()),
         "held while frozen": held,
@@ -171,10 +194,13 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--runs", type=int, default=100)
     parser.add_argument("--away-s", type=float, default=4.0)
     parser.add_argument("--frozen", action="store_true")
+    parser.add_argument("--every", action="store_true")
     options = parser.parse_args(argv)
     folder = Path(tempfile.mkdtemp(prefix="dalsegno-mass-"))
     try:
-        figures = run_round(folder, options.runs, options.away_s, frozen=options.frozen)
+        figures = run_round(
+            folder, options.runs, options.away_s, frozen=options.frozen, every=options.every
+        )
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     table = Table("figure", "value", title="mass failure")

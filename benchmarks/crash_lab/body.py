@@ -23,15 +23,19 @@ def folder() -> Path:
 
 def prepare(where: Path) -> None:
     """Make the folders for a fresh round."""
-    for name in ("started", "done"):
+    for name in ("held", "started", "done"):
         (where / name).mkdir(parents=True, exist_ok=True)
 
 
-async def gate() -> None:
-    """Hold every run until the round begins, so that submission is not timed."""
+async def gate(run: str) -> None:
+    """Hold every run until the round begins, so that submission is not timed. It is looked at each
+    `CRASH_GATE_S`.
+    """
     go = folder() / "go"
+    if not go.exists():
+        (folder() / "held" / run).touch()
     while not go.exists():
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(float(os.environ.get("CRASH_GATE_S", "0.02")))
 
 
 def open_gate(where: Path) -> float:
@@ -59,6 +63,11 @@ class Effects(NamedTuple):
     @property
     def duplicates(self) -> int:
         return self.effects - self.steps_done
+
+
+def count_held(where: Path) -> int:
+    """Runs that have come to the gate."""
+    return sum(1 for _ in (where / "held").iterdir())
 
 
 def count_done(where: Path) -> int:

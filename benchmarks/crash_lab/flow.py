@@ -11,7 +11,7 @@ flow = Flow("crash", version=1, ttl="1h")
 
 async def _step(ctx: Context, number: int) -> dict[str, object]:
     if number == 0:
-        await gate()
+        await gate(ctx.run_id)
     return {f"r{number}": await step_body(ctx.run_id, number)}
 
 

@@ -19,7 +19,7 @@ service = restate.Service("bench")
 @service.handler()
 async def flow(ctx: restate.Context, run: str) -> int:
     """Five steps in a row."""
-    await body.gate()
+    await body.gate(run)
     total = 0
     for number in range(body.STEPS):
         total += await ctx.run_typed(f"s{number}", body.step_body, run=run, step=number)
