@@ -18,7 +18,7 @@ from dalsegno.schemas.control import DecisionType
 
 if TYPE_CHECKING:
     from dalsegno.ops.kafka.reader import Reader
-    from dalsegno.ops.people.deciding import Target
+    from dalsegno.ops.people.deciding import Round, Target
     from dalsegno.schemas.values import Value
     from dalsegno.streams.engine.settings import EngineSettings
 
@@ -59,25 +59,33 @@ def decide(
         targets = [_open(reader, settings, name, digest)] if bulk is None else thaw(bulk)
         decider = Decider(settings, reader, Writer(settings), signing)
         bulk_id = "" if bulk is None else secrets.token_hex(8)
-        appended = {
-            (t.partition, decider.append(t, decision, reason, ops=ops, bulk_id=bulk_id)): t
-            for t in targets
-        }
-        verdicts = list(decider.await_verdicts(appended, wait_s))
-    if bulk is None:
-        (verdict,) = verdicts
-        if not verdict.taken:
-            raise Refused(f"{verdict.escalation_id}: {verdict.reason}: {verdict.detail}")
-        print(f"{verdict.escalation_id}: taken")
-        return ExitCode.OK
+        done = decider.decide_all(
+            targets, decision, reason, ops=ops, bulk_id=bulk_id, limit_s=wait_s
+        )
+    if bulk is not None:
+        return _list(done)
+    if done.failure is not None:
+        raise done.failure
+    (verdict,) = done.verdicts
+    if not verdict.taken:
+        raise Refused(f"{verdict.escalation_id}: {verdict.reason}: {verdict.detail}")
+    print(f"{verdict.escalation_id}: taken")
+    return ExitCode.OK
+
+
+def _list(done: Round) -> int:
+    """Every line of the list with what became of it, however far it came."""
     rows = [
-        (each.escalation_id, "taken" if each.taken else each.reason, each.detail)
-        for each in verdicts
+        *((v.escalation_id, "taken" if v.taken else v.reason, v.detail) for v in done.verdicts),
+        *((t.escalation_id, "no outcome yet", "in the log") for t in done.unheard),
+        *((t.escalation_id, "not sent", "") for t in done.unsent),
     ]
     print_table(("package", "outcome", "detail"), rows, "the list is empty")
-    taken = sum(each.taken for each in verdicts)
-    print(f"{taken} of {len(verdicts)} taken")
-    return ExitCode.OK if taken == len(verdicts) else ExitCode.FOUND
+    taken = sum(each.taken for each in done.verdicts)
+    print(f"{taken} of {len(rows)} taken")
+    if done.failure is not None:
+        raise done.failure
+    return ExitCode.OK if taken == len(rows) else ExitCode.FOUND
 
 
 def _open(reader: Reader, settings: EngineSettings, name: str, digest: str) -> Target:

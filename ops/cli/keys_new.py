@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,6 +10,7 @@ import typer
 
 from dalsegno.ops.cli.failures import Refused, Unavailable
 from dalsegno.ops.cli.settings import read_settings
+from dalsegno.schemas.control import DecisionType
 
 if TYPE_CHECKING:
     from dalsegno.schemas.control import DecisionKey
@@ -18,12 +20,18 @@ def new(
     holder: Annotated[str, typer.Argument(help="Whose key it is: the name on the decisions")],
     *,
     key_id: Annotated[str, typer.Option("--id", help="Default: the holder and a number")] = "",
+    flow: Annotated[list[str] | None, typer.Option(help="Only about runs of this flow")] = None,
+    decision: Annotated[
+        list[DecisionType] | None, typer.Option(help="Only this decision; may be repeated")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="File of the private half")] = None,
     allow: Annotated[
         bool, typer.Option("--allow", help="Also list it in the policy of every partition")
     ] = False,
 ) -> None:
     """Make a key and print what the policy has to list."""
+    import msgspec
+
     from dalsegno.ops.people.keys import SigningKey
 
     name = key_id or f"{holder}-1"
@@ -35,8 +43,14 @@ def new(
     print(f'key_id = "{name}"')
     print(f'public_key = "{key.public.public_key.hex()}"')
     print(f'holder = "{holder}"')
+    listed = msgspec.structs.replace(
+        key.public, flows=tuple(flow or ()), decisions=tuple(decision or ())
+    )
+    for name, limits in (("flows", listed.flows), ("decisions", listed.decisions)):
+        if limits:
+            print(f"{name} = {json.dumps(limits)}")
     if allow:
-        _allow(key.public)
+        _allow(listed)
 
 
 def _allow(key: DecisionKey) -> None:

@@ -2,11 +2,11 @@
 
 import secrets
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from dalsegno.ops.kafka.reader import Reader
-from dalsegno.ops.kafka.writer import NoKeyError, Writer
+from dalsegno.ops.kafka.reader import Reader, ReadError
+from dalsegno.ops.kafka.writer import AppendError, NoKeyError, Writer
 from dalsegno.ops.people.keys import SigningKey
 from dalsegno.schemas import codec, headers, values
 from dalsegno.schemas.control import DecisionMade, DecisionType
@@ -51,6 +51,19 @@ class Target:
             package.partition,
             package.package_digest,
         )
+
+
+@dataclass(slots=True)
+class Round:
+    """What became of a list of decisions. `failure`: why the rest has no outcome, or None.
+
+    `unheard` are in the log; `unsent` are not.
+    """
+
+    verdicts: list[Verdict]
+    unheard: list[Target]
+    unsent: list[Target]
+    failure: NoOutcomeError | AppendError | ReadError | None = None
 
 
 def operations(fields: Mapping[str, values.Value]) -> bytes:
@@ -98,6 +111,37 @@ class Decider:
             (headers.SIGNATURE, self._key.sign(topic, value)),
         ]
         return self._writer.append(topic, target.partition, target.run_id.encode(), value, signed)
+
+    def decide_all(
+        self,
+        targets: Sequence[Target],
+        decision: DecisionType,
+        reason: str,
+        *,
+        ops: bytes,
+        bulk_id: str,
+        limit_s: float,
+    ) -> Round:
+        """Each on its own: what stops it half-way takes nothing away from the rest.
+
+        Raises NoKeyError.
+        """
+        done = Round([], [], list(targets))
+        appended: dict[tuple[int, int], Target] = {}
+        try:
+            for target in targets:
+                offset = self.append(target, decision, reason, ops=ops, bulk_id=bulk_id)
+                appended[target.partition, offset] = target
+                done.unsent.pop(0)
+        except AppendError as error:
+            done.failure = error
+        try:
+            done.verdicts.extend(self.await_verdicts(appended, limit_s))
+        except (NoOutcomeError, ReadError) as error:
+            done.failure = done.failure or error
+        heard = {verdict.escalation_id for verdict in done.verdicts}
+        done.unheard = [t for t in appended.values() if t.escalation_id not in heard]
+        return done
 
     def await_verdicts(
         self, appended: Mapping[tuple[int, int], Target], limit_s: float

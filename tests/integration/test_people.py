@@ -146,3 +146,30 @@ def test_a_frozen_list_is_judged_package_by_package(
         assert client.wait(run_id, "60s").state is RunState.CANCELLED
     assert desk.packages() == []
     client.close()
+
+
+def test_a_list_says_what_became_of_each_line_also_when_nobody_answers(
+    served: Lab, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    desk = Desk(capsys)
+    key(served.folder / "ana.json", "ana", "--allow")
+    limited = served.folder / "cem.json"
+    key(limited, "cem", "--allow", "--decision", "approve")
+    client = Client(bootstrap_servers=served.bootstrap, prefix=served.prefix)
+    runs = [client.start(cards, {"limit": 0, "card": "x"}) for _ in range(3)]
+    names = desk.wait("--step", "charge", count=3)
+    frozen = tmp_path / "list"
+    assert desk.run("list", "--freeze", str(frozen))[0] == ExitCode.OK
+    code, text = desk.run("decide", "cancel", names[0], "--reason", "no", "--key", str(limited))
+    assert (code, "not_allowed" in text) == (ExitCode.REFUSED, True)
+    (engine,) = served.engines
+    engine.kill()
+    bulk = ("decide", "cancel", "--bulk", str(frozen), "--reason", "all", "--wait-s", "1")
+    code, text = desk.run(*bulk)
+    assert code == ExitCode.UNAVAILABLE
+    assert text.count("no outcome yet") == 3
+    assert "0 of 3 taken" in text
+    engine.restart()
+    for run_id in runs:
+        assert client.wait(run_id, "90s").state is RunState.CANCELLED
+    client.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import signal
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -115,6 +116,33 @@ def test_a_receiver_that_was_down_hears_each_package_once_though_engines_are_kil
     assert engine.term() == 0
     for report in verify(lab.settings, Partition, lab.partitions):
         assert report.right, report.differences
+
+
+def test_another_engine_takes_over_and_one_that_wakes_again_repeats_at_most_the_same_message(
+    lab: Lab, receivers: MakeReceiver
+) -> None:
+    desk = receivers(503)
+    list_webhooks(lab, hook("desk", desk))
+    frozen = lab.engine(fold="core", **ENV)
+    frozen.wait_ready()
+    other = lab.engine(fold="core", **ENV)
+    wait_for("both have partitions", lambda: 0 < owned(other) < lab.partitions)
+    runs = fail_runs(lab, 0, 12)
+    wait_for("attempts", lambda: desk.posts[503] >= 4)
+    frozen.signal(signal.SIGSTOP)
+    desk.status = 200
+    wait_for("taken over and delivered", lambda: desk.runs() == runs)
+    frozen.signal(signal.SIGCONT)
+    more = fail_runs(lab, 12, 6)
+    wait_for("the new ones", lambda: desk.runs() == runs | more)
+    assert len(desk.taken) == 18, "one message for each package, whoever posts it"
+    assert sum(desk.taken.values()) <= 18 + 1, "one that was out when the engine froze"
+
+
+def owned(engine: EngineProcess) -> int:
+    """Partitions that an engine runs."""
+    _, body = engine.get("/readyz")
+    return len(body["partitions"]) if isinstance(body, dict) else 0
 
 
 def test_receivers_that_hang_or_are_gone_hold_up_nobody(lab: Lab, receivers: MakeReceiver) -> None:

@@ -43,12 +43,15 @@ GIVEN_UP: Final = "given_up"
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """What the couriers of an engine share. `jitter` gives a number from 0 to 1."""
+    """What the couriers of an engine share. `jitter` gives a number from 0 to 1; `silent_s` for how
+    long the group has not heard this engine.
+    """
 
     settings: EngineSettings
     metrics: EngineMetrics
     session: ClientSession
     jitter: Callable[[], float]
+    silent_s: Callable[[], float]
 
 
 class Courier:
@@ -167,7 +170,7 @@ class Courier:
         if now_s - self._saved_s > _SAVE_S:
             self._unsaved.update(self._ledgers)
         due = self.target.next(now_s)
-        if due is not None and self._known(due):
+        if due is not None and self._known(due) and self._ours():
             await self._post(due)
             return
         await self._save()
@@ -180,6 +183,12 @@ class Courier:
         """Whether the fold has come so far that it knows of the question."""
         fold = self._folds.get(waiting.place[0])
         return fold is not None and fold.position > waiting.package.offset
+
+    def _ours(self) -> bool:
+        """Whether our partitions can be ours still: one that has been asleep asks the group first,
+        so that at most what was out when it fell asleep is posted twice.
+        """
+        return self._means.silent_s() < self._means.settings.session_timeout_ms / 2_000
 
     def _drop_if_overtaken(self, waiting: Waiting) -> None:
         fold = self._folds.get(waiting.place[0])

@@ -66,8 +66,13 @@ class WebhookService:
     def _shared(self) -> Means:
         if self._means is None:
             context = self._ownership.context
-            session = new_session()
-            self._means = Means(context.settings, context.metrics, session, random.random)
+            self._means = Means(
+                context.settings,
+                context.metrics,
+                new_session(),
+                jitter=random.random,
+                silent_s=context.joined().silent_s,
+            )
         return self._means
 
     def _figures(self) -> None:

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from dalsegno.ops.cli import app
@@ -11,6 +12,7 @@ from dalsegno.ops.cli.render import plain
 from dalsegno.ops.dev.env import adopt_env, read_env, write_env
 from dalsegno.ops.dev.folder import DevFolder
 from dalsegno.ops.flow_loader import FlowLoadError, load_flow
+from dalsegno.ops.people.keys import SigningKey
 from dalsegno.ops.policy_file import PolicyFileError, changes, describe, load_policy
 from dalsegno.ops.run_view import run_row, task_context
 from dalsegno.schemas.control import DecisionType, Policy, Webhook
@@ -190,6 +192,21 @@ def test_a_policy_file_lists_webhooks_and_the_rights_of_keys(elsewhere: Path) ->
     file.write_text('[[webhooks]]\nname = "desk"\nuri = "https://desk.example/in"\n')
     with pytest.raises(PolicyFileError, match=r"webhooks\.uri is no setting"):
         load_policy(file, Policy())
+
+
+def test_a_new_key_prints_what_a_policy_lists_with_its_limits(
+    elsewhere: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = ["keys", "new", "cem", "--flow", "cards", "--decision", "approve", "--decision", "retry"]
+    assert app.run([*said, "--out", str(elsewhere / "cem.json")]) == ExitCode.OK
+    file = elsewhere / "policy.toml"
+    file.write_text(capsys.readouterr().out)
+    (key,) = load_policy(file, Policy()).decision_keys
+    assert (key.key_id, key.holder, key.flows) == ("cem-1", "cem", ("cards",))
+    assert key.decisions == (DecisionType.APPROVE, DecisionType.RETRY)
+    assert key == msgspec.structs.replace(
+        SigningKey.read(elsewhere / "cem.json").public, flows=key.flows, decisions=key.decisions
+    )
 
 
 def test_what_dev_leaves_is_found_by_others_and_yields_to_the_environment(elsewhere: Path) -> None:

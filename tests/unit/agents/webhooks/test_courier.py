@@ -35,7 +35,7 @@ async def test_a_fault_of_our_own_is_counted_seen_and_tried_again(
     metrics = EngineMetrics()
     settings = EngineSettings(bootstrap_servers="127.0.0.1:1")
     async with new_session() as session:
-        courier = Courier(HOOK, Means(settings, metrics, session, lambda: 0.5))
+        courier = Courier(HOOK, Means(settings, metrics, session, lambda: 0.5, lambda: 0.0))
         await asyncio.wait_for(thrice.wait(), 20)
         await courier.close()
     assert b'dalsegno_webhook_posts_total{result="error",webhook="desk"}' in metrics.text()
