@@ -111,6 +111,18 @@ def test_a_late_decision_is_recorded_as_late_and_nothing_runs() -> None:
     assert handoffs(out) == []
 
 
+def test_a_question_of_two_days_outlives_restarts_and_holds_no_worker() -> None:
+    """R057: a gate of 48 hours across restarts of the service."""
+    log, package = stuck(chain(1), ttl_ms=600_000_000)
+    for hours in (20, 40):
+        log.now_ms = package.at_ms + hours * 3_600_000
+        log.tick(1)
+        log.partition = Partition.restore(0, log.partition.parts().items())
+        assert log.partition.in_flight == 0
+    log.now_ms = package.at_ms + 48 * 3_600_000
+    assert [h.step for h in handoffs(decide(log, package, "retry"))] == ["s0"]
+
+
 def test_a_delayed_answer_does_not_meet_the_next_question() -> None:
     """R041: a delayed answer for question n was applied to question n + 1."""
     log, first = stuck()
