@@ -15,9 +15,17 @@ from tests.integration.receivers import Receiver
 from dalsegno.ops.kafka.writer import Writer
 from dalsegno.schemas import values
 from dalsegno.schemas.control import Policy, PolicySet, Webhook
-from dalsegno.schemas.events import FailureType, RunCancelled, RunStarted, StepFailed, StepStarted
+from dalsegno.schemas.events import (
+    FailureType,
+    RunCancelled,
+    RunEvent,
+    RunStarted,
+    StepFailed,
+    StepStarted,
+)
 from dalsegno.schemas.plan import Plan, StepPlan
-from dalsegno.streams.agents.webhooks.feed import group_of
+from dalsegno.streams.agents.webhooks.courier import WAITING_MAX
+from dalsegno.streams.agents.webhooks.feed import CHUNK, group_of
 from dalsegno.streams.core.partition import Partition
 from dalsegno.streams.engine.verify import verify
 
@@ -64,14 +72,16 @@ def list_webhooks(lab: Lab, *hooks: Webhook, number: int = 1) -> None:
 def fail_runs(lab: Lab, first: int, count: int) -> set[object]:
     """Runs of a service that drives itself, whose step fails for good: each asks a person."""
     names = [f"run-{i}" for i in range(first, first + count)]
+    events: list[RunEvent] = []
     for name in names:
         begun = {"run_id": name, "step": "pay", "attempt": 1}
-        lab.send([
+        events.extend([
             RunStarted(run_id=name, flow="cards", flow_version=1, plan=PLAN,
                        context=values.pack({}), ttl_ms=3_600_000),
             StepStarted(**begun, epoch=0, worker="w", incarnation=1),
             StepFailed(**begun, epoch=0, failure_type=FailureType.PERMANENT, message="declined"),
         ])  # fmt: skip
+    lab.send(events)
     return set(names)
 
 
@@ -208,6 +218,25 @@ def test_a_position_that_the_log_does_not_have_loses_nothing(
     engine = lab.engine(fold="core", **ENV)
     engine.wait_ready()
     runs = fail_runs(lab, 0, 8)
+    wait_for("delivered", lambda: desk.runs() == runs)
+    assert set(desk.taken.values()) == {1}
+    assert engine.term() == 0
+
+
+def test_more_packages_than_wait_at_once_are_all_delivered_in_the_end(
+    lab: Lab, receivers: MakeReceiver
+) -> None:
+    desk = receivers(503)
+    list_webhooks(lab, hook("desk", desk))
+    engine = lab.engine(fold="core", **ENV)
+    engine.wait_ready()
+    count = 5 * WAITING_MAX
+    runs = fail_runs(lab, 0, count)
+    wait_for("a full window", lambda: figure(engine, "dalsegno_webhook_undelivered") >= WAITING_MAX)
+    wait_for("all asked", lambda: figure(engine, "dalsegno_escalations_total") == count)
+    most = lab.partitions * WAITING_MAX
+    assert figure(engine, "dalsegno_webhook_undelivered") <= most + CHUNK * lab.partitions
+    desk.status = 200
     wait_for("delivered", lambda: desk.runs() == runs)
     assert set(desk.taken.values()) == {1}
     assert engine.term() == 0

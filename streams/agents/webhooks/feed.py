@@ -24,7 +24,8 @@ T = TypeVar("T")
 
 _ASK_S: Final = 5.0
 _WAIT_S: Final = 0.2
-_CHUNK: Final = 100
+CHUNK: Final = 100
+"""Records that are taken at a time."""
 
 
 def group_of(settings: EngineSettings, name: str) -> str:
@@ -76,6 +77,7 @@ class Feed:
             # No offset yet, or the log does not hold it any more: what is still asked is posted.
             ledger = Ledger(low)
         self._consumer.incremental_assign([TopicPartition(self._topic, number, ledger.base)])
+        self._consumer.resume([place])
         self._paused.discard(number)
         return ledger
 
@@ -105,7 +107,7 @@ class Feed:
         if first is None:
             return []
         found = []
-        for message in (first, *self._consumer.consume(_CHUNK, 0.0)):
+        for message in (first, *self._consumer.consume(CHUNK, 0.0)):
             error = message.error()
             if error is None:
                 found.append(message)
