@@ -164,15 +164,16 @@ class Courier:
     async def _deliver(self) -> None:
         """Post what is due, or wait for news."""
         self._news.clear()
-        for waiting in self.target:
-            self._drop_if_overtaken(waiting)
         now_s = time.monotonic()
         if now_s - self._saved_s > _SAVE_S:
             self._unsaved.update(self._ledgers)
         due = self.target.next(now_s)
         if due is not None and self._known(due) and self._ours():
-            await self._post(due)
+            if not self._dropped_if_overtaken(due):
+                await self._post(due)
             return
+        for waiting in self.target:
+            self._dropped_if_overtaken(waiting)
         await self._save()
         try:
             await asyncio.wait_for(self._news.wait(), _LOOK_S)
@@ -190,13 +191,13 @@ class Courier:
         """
         return self._means.silent_s() < self._means.settings.session_timeout_ms / 2_000
 
-    def _drop_if_overtaken(self, waiting: Waiting) -> None:
+    def _dropped_if_overtaken(self, waiting: Waiting) -> bool:
         fold = self._folds.get(waiting.place[0])
-        if fold is None or not self._known(waiting):
-            return
-        if not fold.previews.still_asked(waiting.package):
-            self._settle(waiting.place)
-            self._dropped(OVERTAKEN)
+        if fold is None or not self._known(waiting) or fold.previews.still_asked(waiting.package):
+            return False
+        self._settle(waiting.place)
+        self._dropped(OVERTAKEN)
+        return True
 
     async def _post(self, waiting: Waiting) -> None:
         attempt = await self._attempt(waiting)
