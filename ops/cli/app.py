@@ -19,6 +19,7 @@ from dalsegno.ops.cli import (
     escalations_decide,
     escalations_list,
     escalations_show,
+    escalations_webhooks,
     faults_list,
     faults_show,
     faults_steer,
@@ -100,6 +101,7 @@ _GROUPS: dict[str, tuple[str, dict[str, Callable[..., int | None]]]] = {
             "list": escalations_list.list_packages,
             "show": escalations_show.show,
             "decide": escalations_decide.decide,
+            "webhooks": escalations_webhooks.list_webhooks,
         },
     ),
     "faults": (

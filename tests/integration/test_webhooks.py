@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import signal
 from collections.abc import Callable, Iterator
 
@@ -12,6 +13,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.integration.engine.harness import EngineProcess, Lab, wait_for
 from tests.integration.receivers import Receiver
 
+from dalsegno.ops.cli import app
+from dalsegno.ops.cli.failures import ExitCode
 from dalsegno.ops.kafka.writer import Writer
 from dalsegno.schemas import values
 from dalsegno.schemas.control import Policy, PolicySet, Webhook
@@ -94,10 +97,24 @@ def figure(engine: EngineProcess, name: str, **labels: str) -> float:
     return 0.0
 
 
+def waiting(capsys: pytest.CaptureFixture[str]) -> int:
+    """What the command line says, with or without an engine."""
+    capsys.readouterr()
+    assert app.run(["escalations", "webhooks", "--json"]) == ExitCode.OK
+    (found,) = json.loads(capsys.readouterr().out)
+    assert (found["oldest_ms"] > 0) == (found["unsettled"] > 0)
+    return int(found["unsettled"])
+
+
 def test_a_receiver_that_was_down_hears_each_package_once_though_engines_are_killed(
-    lab: Lab, receivers: MakeReceiver
+    lab: Lab,
+    receivers: MakeReceiver,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """R042: a notice was dropped after three attempts within seconds."""
+    for name, value in lab.environment().items():
+        monkeypatch.setenv(name, value)
     desk = receivers(503)
     list_webhooks(lab, hook("desk", desk))
     engine = lab.engine(fold="core", **ENV)
@@ -108,12 +125,14 @@ def test_a_receiver_that_was_down_hears_each_package_once_though_engines_are_kil
     assert figure(engine, "dalsegno_webhook_oldest_seconds", webhook="desk") > 0
     assert figure(engine, "dalsegno_webhook_posts_total", result="trouble") >= 5
     engine.kill()
+    assert waiting(capsys) == 8
 
     desk.status = 200
     engine.restart()
     wait_for("delivered", lambda: desk.runs() == runs)
     assert set(desk.taken.values()) == {1}
     wait_for("on record", lambda: figure(engine, "dalsegno_webhook_undelivered") == 0)
+    wait_for("committed", lambda: waiting(capsys) == 0)
     engine.kill()
 
     engine.restart()
