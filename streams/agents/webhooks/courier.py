@@ -113,16 +113,14 @@ class Courier:
             await asyncio.sleep(_LOOK_S)
             return
         try:
-            found = await self._feed.read(self._full())
-        except KafkaException:
-            # Where it stood may be gone: each partition is opened again.
+            for message in await self._feed.read(self._full()):
+                self._take(message)
+                self._news.set()
+        except Exception:
+            # Where it stood may be gone, or what was read is: each partition is opened again.
             for number in list(self._opened):
                 await self._give_back(number)
             raise
-        for message in found:
-            self._take(message)
-        if found:
-            self._news.set()
 
     async def _give_back(self, number: int) -> None:
         del self._ledgers[number], self._opened[number]
@@ -152,7 +150,15 @@ class Courier:
         if package is None or (self._hook.flows and package.flow not in self._hook.flows):
             self._settle((number, offset))
             return
-        self.target.add(Waiting((number, offset), package, message_of(package)))
+        try:
+            message = message_of(package)
+        except Exception:
+            # One bad package costs only itself.
+            log.exception("webhook: no message", package=package.escalation_id)
+            self._settle((number, offset))
+            self._dropped(GIVEN_UP)
+        else:
+            self.target.add(Waiting((number, offset), package, message))
 
     def _settle(self, place: tuple[int, int]) -> None:
         self.target.drop(place)
@@ -228,8 +234,13 @@ class Courier:
         saving = {n: self._ledgers[n] for n in self._unsaved if n in self._ledgers}
         if not saving:
             return
-        await self._feed.save(saving)
+        # What is settled while this is under way is saved the next time.
         self._unsaved -= set(saving)
+        try:
+            await self._feed.save(saving)
+        except BaseException:
+            self._unsaved |= set(saving)
+            raise
         self._saved_s = time.monotonic()
 
     def _count(self, result: str) -> None:

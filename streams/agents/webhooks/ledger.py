@@ -71,13 +71,15 @@ class Ledger:
         self._read.append((offset, count))
         fresh = count > self._top
         self._top = max(self._top, count)
-        if fresh and offset not in self._before:
+        if fresh and offset not in self._before and offset not in self._settled:
             return True
         self.settle(offset)
         return False
 
     def settle(self, offset: int) -> None:
-        """Nothing more is to be done for this record."""
+        """Nothing more is to be done for this record, also one that is still to be read."""
+        if offset < self.base:
+            return
         self._settled.add(offset)
         while self._read and self._read[0][0] in self._settled:
             first, count = self._read.popleft()

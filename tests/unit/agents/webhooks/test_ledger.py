@@ -71,6 +71,17 @@ def test_the_largest_span_fits_into_the_metadata_of_an_offset() -> None:
     assert [again.read(7 + i, i + 1) for i in range(SPAN_MAX)] == [True] + [False] * (SPAN_MAX - 1)
 
 
+def test_what_is_settled_before_it_is_read_is_not_to_be_settled_again() -> None:
+    """A post that was out while its partition was given back and taken over again."""
+    ledger = Ledger(10)
+    ledger.settle(11)
+    ledger.settle(9)
+    assert [ledger.read(10 + i, i + 1) for i in range(3)] == [True, False, True]
+    assert reloaded(ledger).base == 10
+    ledger.settle(10)
+    assert ledger.base == 12
+
+
 @pytest.mark.parametrize("metadata", ["x", "2 0 ", "1 x ", "1 -1 ", "1 0 ?", "1 0", "1 0  "])
 def test_what_other_code_wrote_is_not_guessed(metadata: str) -> None:
     with pytest.raises(LedgerError):
