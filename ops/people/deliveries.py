@@ -1,8 +1,8 @@
 """How far webhooks have come: by their groups' offsets and the escalations, without engines."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+import msgspec
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from dalsegno.ops.kafka.reader import Reader, ReadError
@@ -16,8 +16,7 @@ from dalsegno.streams.engine.settings import EngineSettings
 _ASK_S = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
+class Delivery(msgspec.Struct, frozen=True):
     """One target. `unsettled`: packages that are neither delivered nor dropped; `oldest_ms`: when
     the oldest of them was appended, Unix ms, 0 without one.
     """

@@ -67,10 +67,12 @@ class Courier:
         self._unsaved: set[int] = set()
         self._saved_s = time.monotonic()
         self._news = asyncio.Event()
+        self._settled = asyncio.Event()
         self._feed = Feed(means.settings, hook.name)
         self._tasks = [
             asyncio.create_task(self._for_ever(self._read)),
             asyncio.create_task(self._for_ever(self._deliver)),
+            asyncio.create_task(self._for_ever(self._save)),
         ]
 
     def own(self, folds: Mapping[int, Partition]) -> None:
@@ -82,6 +84,10 @@ class Courier:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        try:
+            await self._commit()
+        except KafkaException as error:
+            log.warning("webhook: not committed", webhook=self._hook.name, error=repr(error))
         await self._feed.close()
 
     async def _for_ever(self, work: Callable[[], Awaitable[None]]) -> None:
@@ -143,8 +149,8 @@ class Courier:
         ledger = self._ledgers.get(number)
         if ledger is None or offset < ledger.next_offset:
             return
-        sequence = sequence_of(record.headers())
-        if not ledger.read(offset, 0 if sequence is None else sequence.count):
+        if not ledger.read(offset, _count_of(record)):
+            self._dirty(number)
             return
         package = _package(record.value())
         if package is None or (self._hook.flows and package.flow not in self._hook.flows):
@@ -165,14 +171,19 @@ class Courier:
         ledger = self._ledgers.get(place[0])
         if ledger is not None:
             ledger.settle(place[1])
-            self._unsaved.add(place[0])
+            self._dirty(place[0])
+
+    def _dirty(self, number: int) -> None:
+        self._unsaved.add(number)
+        self._settled.set()
 
     async def _deliver(self) -> None:
         """Post what is due, or wait for news."""
         self._news.clear()
         now_s = time.monotonic()
         if now_s - self._saved_s > _SAVE_S:
-            self._unsaved.update(self._ledgers)
+            for number in self._ledgers:
+                self._dirty(number)
         due = self.target.next(now_s)
         if due is not None and self._known(due) and self._ours():
             if not self._dropped_if_overtaken(due):
@@ -180,7 +191,6 @@ class Courier:
             return
         for waiting in self.target:
             self._dropped_if_overtaken(waiting)
-        await self._save()
         try:
             await asyncio.wait_for(self._news.wait(), _LOOK_S)
         except TimeoutError:
@@ -218,7 +228,6 @@ class Courier:
             self._dropped(GIVEN_UP)
         if gave_up or attempt.posted is Posted.DELIVERED:
             self._settle(waiting.place)
-            await self._save()
 
     async def _attempt(self, waiting: Waiting) -> Attempt:
         secret = self._means.settings.webhook_secrets.get(self._hook.key_id)
@@ -231,15 +240,27 @@ class Courier:
         return await post(self._means.session, self._hook.url, message.body, headers, timeout_s)
 
     async def _save(self) -> None:
+        """Commit what is settled, beside the posts: what a kill repeats is what was posted while
+        one commit was under way.
+        """
+        await self._settled.wait()
+        self._settled.clear()
+        if not self._ours():
+            self._settled.set()
+            await asyncio.sleep(_LOOK_S)
+            return
+        await self._commit()
+
+    async def _commit(self) -> None:
         saving = {n: self._ledgers[n] for n in self._unsaved if n in self._ledgers}
+        self._unsaved.clear()
         if not saving:
             return
-        # What is settled while this is under way is saved the next time.
-        self._unsaved -= set(saving)
         try:
             await self._feed.save(saving)
         except BaseException:
-            self._unsaved |= set(saving)
+            for number in saving:
+                self._dirty(number)
             raise
         self._saved_s = time.monotonic()
 
@@ -249,6 +270,14 @@ class Courier:
     def _dropped(self, reason: str) -> None:
         name = self._hook.name
         self._means.metrics.count(catalogue.WEBHOOK_DROPPED, webhook=name, reason=reason)
+
+
+def _count_of(record: Message) -> int:
+    """The dense count of an output; 0 of what is none."""
+    found = record.headers() or []
+    pairs = found.items() if isinstance(found, dict) else found
+    sequence = sequence_of([(name, value) for name, value in pairs if isinstance(value, bytes)])
+    return 0 if sequence is None else sequence.count
 
 
 def _package(value: bytes | None) -> Escalation | None:

@@ -27,8 +27,6 @@ from dalsegno.schemas.events import (
     PlanExtended,
     RiskFlagged,
     RunCancelled,
-    RunPaused,
-    RunResumed,
 )
 from dalsegno.schemas.outputs import AnswerType, Escalation, Outcome, RunState, StepState
 from dalsegno.schemas.plan import RetryPolicy, UnknownPolicy
@@ -109,18 +107,6 @@ def test_a_late_decision_is_recorded_as_late_and_nothing_runs() -> None:
     assert refusal(log, out) == "run_ended"
     assert "nobody_answered" in transitions(out)[0].detail
     assert handoffs(out) == []
-
-
-def test_a_question_of_two_days_outlives_restarts_and_holds_no_worker() -> None:
-    """R057: a gate of 48 hours across restarts of the service."""
-    log, package = stuck(chain(1), ttl_ms=600_000_000)
-    for hours in (20, 40):
-        log.now_ms = package.at_ms + hours * 3_600_000
-        log.tick(1)
-        log.partition = Partition.restore(0, log.partition.parts().items())
-        assert log.partition.in_flight == 0
-    log.now_ms = package.at_ms + 48 * 3_600_000
-    assert [h.step for h in handoffs(decide(log, package, "retry"))] == ["s0"]
 
 
 def test_a_delayed_answer_does_not_meet_the_next_question() -> None:
@@ -348,27 +334,6 @@ def test_reminders_double_end_and_the_answer_stays_due() -> None:
     assert reminders == [(1, 1), (2, 3), (3, 7), (4, 15), (5, 31)]
     assert view(log).reason == "nobody_answered"
     assert log.now_ms == package.answer_by_ms
-
-
-def test_the_clock_of_the_run_stands_still_while_a_person_is_asked() -> None:
-    plan = msgspec.structs.replace(chain(1), stop_clocks_for_people=True)
-    log, package = stuck(plan, ttl_ms=60_000)
-    log.tick(120)
-    assert view(log).state is RunState.WAITING
-    out = decide(log, package, "retry")
-    assert handoffs(out)
-    assert view(log).expires_ms == package.at_ms + 60_000 + 120_000
-
-
-def test_the_clock_stands_on_when_the_run_is_paused_while_a_person_is_asked() -> None:
-    plan = msgspec.structs.replace(chain(1), stop_clocks_for_people=True)
-    log, package = stuck(plan, ttl_ms=60_000)
-    log.put(RunPaused(run_id="r", request_id="p", source="ben"))
-    log.tick(120)
-    assert view(log).state is RunState.PAUSED
-    decide(log, package, "retry")
-    log.put(RunResumed(run_id="r", request_id="q", source="ben"))
-    assert view(log).state is RunState.RUNNING
 
 
 def test_a_decision_about_a_run_that_is_not_there_is_refused() -> None:
