@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from enum import IntEnum
@@ -80,6 +81,8 @@ def run_engine(
     services: Sequence[EngineService] = (),
 ) -> int:
     """Run an engine in this process until a signal or an error. Returns an `ExitCode`."""
+    # What the start has made stays: a full collection of it would hold every event up, each time.
+    gc.freeze()
     asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
     with asyncio.Runner() as runner:
         engine = Engine(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from aiokafka.structs import ConsumerRecord
+from dalsegno.streams.engine.verify import RawEvent
 
 
 class Stream(StrEnum):
@@ -46,7 +46,7 @@ class Batch:
     receiver: Receiver
     stream: Stream
     ticket: int
-    records: Sequence[ConsumerRecord]
+    records: Sequence[RawEvent]
     next_position: int
     end_offset: int
     begun: bool = False

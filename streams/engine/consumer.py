@@ -1,20 +1,21 @@
 """The Faust consumer of the engine: what the tasks ask for is what they get.
 
 Faust's own drain loop decodes record by record, tracks acknowledgements and seeks by itself. Here
-the positions belong to the partition tasks: each loop asks the client for exactly what the ready
-tasks want, and delivers it to the topic's agent as one stream event.
+the positions belong to the partition tasks: each loop takes exactly what the ready tasks want from
+the poller, and delivers it to the topic's agent as one stream event. Faust's client keeps our place
+in the group and fetches nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
 import structlog
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.errors import CorruptRecordException, KafkaError, OffsetOutOfRangeError
+from aiokafka.errors import KafkaError
 from faust.events import Event
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP, ConsumerMessage
@@ -24,21 +25,27 @@ from dalsegno.streams.engine.batch import Batch, Receiver, Stream
 from dalsegno.streams.engine.deliveries import Deliveries
 from dalsegno.streams.engine.errors import (
     EvictedError,
+    OffsetGoneError,
     PartitionStoppedError,
     PositionLostError,
 )
+from dalsegno.streams.engine.lanes import Fetched
 from dalsegno.streams.engine.membership import Membership
 from dalsegno.streams.engine.ownership import Ownership
-from dalsegno.streams.engine.poll import Fetched, Polled, Poller, UnreadableRecordError
-from dalsegno.streams.engine.task import PartitionTask
+from dalsegno.streams.engine.poll import Polled, Poller
+from dalsegno.streams.engine.task import RUNNING, PartitionTask
 
 log = structlog.get_logger(__name__)
 
 _POLL_TIMEOUT_S: Final = 0.2
 _IDLE_S: Final = 0.02
-_UNDRAINED_S: Final = 0.01
-"""How long records that nobody is ready for hold the fetches of their broker; aiokafka's is 0.1."""
+_ENDS_EVERY_S: Final = 0.25
+"""How often the logs' ends are asked for. Being at the end counts for a second."""
 
+_ENDS_BEHIND_S: Final = 0.05
+"""The same, while a partition has just been opened."""
+
+_ENDS_TIMEOUT_S: Final = 2.0
 _YIELDS: Final = 6
 _ASK_TIMEOUT_S: Final = 15.0
 
@@ -52,19 +59,17 @@ class BatchMessage(ConsumerMessage):  # type: ignore[misc]
 
 
 class ConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
-    """Faust's consumer thread, with a client that suits batches."""
+    """Faust's consumer thread, with a client that keeps our place in the group and no more."""
 
     def _create_worker_consumer(self, transport: Any) -> AIOKafkaConsumer:  # noqa: ANN401 - untyped upstream
-        settings = self.consumer.ownership.context.settings
         client = super()._create_worker_consumer(transport)
-        client._fetch_max_wait_ms = settings.fetch_wait_ms  # Faust hard-codes 1500
-        client._isolation_level = "read_committed"
+        client._isolation_level = "read_committed"  # of the logs' ends
         return client
 
     async def on_start(self) -> None:
         """Connect, and watch our membership from the first answer on."""
         await super().on_start()
-        self.consumer.connected(self._consumer, self.thread_loop)
+        self.consumer.connected(self._consumer)
 
 
 class BatchConsumer(driver.Consumer):  # type: ignore[misc]
@@ -74,7 +79,9 @@ class BatchConsumer(driver.Consumer):  # type: ignore[misc]
         self.ownership = ownership
         self._poller: Poller | None = None
         self._flowing = False
-        self._polling = False
+        self._ready = asyncio.Event()
+        self._looking: asyncio.Task[None] | None = None
+        self._looked_s = 0.0
         self._deliveries = Deliveries()
         self.membership: Membership | None = None
         ownership.context.group = self
@@ -83,7 +90,7 @@ class BatchConsumer(driver.Consumer):  # type: ignore[misc]
     def _new_consumer_thread(self) -> ConsumerThread:
         return ConsumerThread(self, loop=self.loop, beacon=self.beacon)
 
-    def connected(self, client: AIOKafkaConsumer, loop: asyncio.AbstractEventLoop) -> None:
+    def connected(self, client: AIOKafkaConsumer) -> None:
         """The client is there; called on its thread."""
         context = self.ownership.context
         main = self.ownership.loop
@@ -91,10 +98,15 @@ class BatchConsumer(driver.Consumer):  # type: ignore[misc]
         def evicted(error: EvictedError) -> None:
             main.call_soon_threadsafe(self.ownership.stop_engine, error)
 
-        client._fetcher._prefetch_backoff = _UNDRAINED_S
+        client._fetcher._fetch_task.cancel()  # what is read comes from the poller
         static = bool(context.settings.name)
         self.membership = Membership(client, context.clock, static, evicted)
-        self._poller = Poller(client, loop)
+        main.call_soon_threadsafe(self._begin)
+
+    def _begin(self) -> None:
+        if self._poller is None:
+            context = self.ownership.context
+            self._poller = Poller(context.settings, self._ready.set, context.clock)
 
     async def _on_thread(self, work: Coroutine[Any, Any, Any]) -> Any:  # noqa: ANN401 - untyped upstream
         loop = self._thread.thread_loop
@@ -105,10 +117,8 @@ class BatchConsumer(driver.Consumer):  # type: ignore[misc]
         return self._thread._ensure_consumer()
 
     def wake(self) -> None:
-        """A task is ready for its next batch: the poll that is under way does not know of it."""
-        if self._polling and self._poller is not None:
-            self._polling = False  # once is enough
-            self._poller.wake_soon()
+        """A task is ready for its next batch: perhaps it is there already."""
+        self._ready.set()
 
     def silent_s(self) -> float:
         """For how long the group has not heard us although its broker answers, in seconds."""
@@ -159,6 +169,8 @@ class BatchConsumer(driver.Consumer):  # type: ignore[misc]
     async def on_stop(self) -> None:
         """Final checkpoints and a last commit, then the client leaves."""
         await self.ownership.close()
+        if self._poller is not None:
+            await self._poller.close()
         saved = self.ownership.saved_positions()
         if saved:
             with contextlib.suppress(KafkaError, TimeoutError):  # for lag tools only
@@ -188,17 +200,15 @@ class BatchConsumer(driver.Consumer):  # type: ignore[misc]
         now_s = self.ownership.context.clock()
         for batch in self._deliveries.overdue(now_s):
             batch.receiver.dropped(batch)
+        self._look(poller, now_s)
+        self._ready.clear()
         asked, wanted = self._wishes()
         records_max = self.ownership.context.settings.batch_records_max
-        self._polling = True
-        polled: Polled = await self._on_thread(poller.poll(wanted, records_max, _POLL_TIMEOUT_S))
-        self._polling = False
-        if not self._flowing:
+        polled: Polled = poller.take(wanted, records_max, self._runs)
+        if not polled:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._ready.wait(), _POLL_TIMEOUT_S)
             return
-        for place, end in polled.ends.items():
-            task = self.ownership.tasks.get(place.partition)
-            if task is not None and place.topic == self._events:
-                task.seen_end(end)
         for place, error in polled.errors.items():
             self._failed(asked[place][0], place, error)
         busy = [
@@ -211,6 +221,37 @@ class BatchConsumer(driver.Consumer):  # type: ignore[misc]
             await asyncio.sleep(0)
             if not any(task.state == "busy" for task in busy):
                 break
+
+    def _runs(self, place: TopicPartition) -> bool:
+        """Whether its task is at work: then its records are wanted soon."""
+        task = self.ownership.tasks.get(place.partition)
+        return task is not None and task.state in RUNNING
+
+    def _look(self, poller: Poller, now_s: float) -> None:
+        """Now and then: what the group has to say, and where the logs end. Raises what the group's
+        coordination pushed to its user.
+        """
+        looking = self._looking
+        if looking is not None:
+            if not looking.done():
+                return
+            self._looking = None
+            looking.result()
+        tasks = [t for t in self.ownership.tasks.values() if t.state in RUNNING]
+        behind = any(not task.caught_up() for task in tasks)
+        if now_s - self._looked_s >= (_ENDS_BEHIND_S if behind else _ENDS_EVERY_S):
+            self._looked_s = now_s
+            self._looking = asyncio.create_task(self._ends(poller, tasks))
+
+    async def _ends(self, poller: Poller, tasks: Sequence[PartitionTask]) -> None:
+        asked_s = self.ownership.context.clock()
+        places = {TopicPartition(self._events, task.number): task for task in tasks}
+        asked = membership.ends(self._client, list(places), _ENDS_TIMEOUT_S)
+        ends: dict[TopicPartition, int] = await self._on_thread(asked)
+        for place, end in ends.items():
+            if self.ownership.tasks.get(place.partition) is places[place]:
+                places[place].seen_end(end, asked_s)
+        poller.ends(ends)
 
     @property
     def _events(self) -> str:
@@ -263,14 +304,14 @@ class BatchConsumer(driver.Consumer):  # type: ignore[misc]
         for channel in list(self.app.topics._tp_index[tp]):
             await channel.queue.put(event)
 
-    def _failed(self, task: PartitionTask, place: TopicPartition, error: KafkaError) -> None:
+    def _failed(self, task: PartitionTask, place: TopicPartition, error: Exception) -> None:
         if place.topic != self._events:
-            if task.feed is not None and isinstance(error, OffsetOutOfRangeError):
+            if task.feed is not None and isinstance(error, OffsetGoneError):
                 self.ownership.restart_feed(task)
-            elif task.feed is not None and isinstance(error, UnreadableRecordError):
+            elif task.feed is not None:
                 task.feed.give_up(error)
             return
-        if isinstance(error, OffsetOutOfRangeError):
+        if isinstance(error, OffsetGoneError):
             task.stop(
                 PositionLostError(
                     place.partition,
@@ -279,5 +320,5 @@ class BatchConsumer(driver.Consumer):  # type: ignore[misc]
                     "restore the events from the archive",
                 )
             )
-        elif not isinstance(error, CorruptRecordException):  # that one is fetched again
-            task.stop(PartitionStoppedError(place.partition, "fetch_refused", repr(error)))
+        else:
+            task.stop(PartitionStoppedError(place.partition, "fetch_refused", str(error)))

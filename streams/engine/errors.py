@@ -56,3 +56,11 @@ class EvictedError(EngineError):
 
 class PartitionsChangedError(EngineError):
     """A topic's partition count changed while we ran: keys would go to the wrong partition."""
+
+
+class OffsetGoneError(EngineError):
+    """The log no longer holds the offset to read from, or not as it was."""
+
+
+class FetchRefusedError(EngineError):
+    """The broker refuses to give records: waiting does not help."""

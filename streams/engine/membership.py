@@ -6,7 +6,7 @@ Watches every answer of the group's coordinator to aiokafka, which logs most of 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import structlog
@@ -112,3 +112,23 @@ async def offset_at(consumer: AIOKafkaConsumer, topic: str, partition: int, at_m
     if found is not None:
         return int(found.offset)
     return int((await consumer.end_offsets([place]))[place])
+
+
+async def ends(
+    consumer: AIOKafkaConsumer, places: Sequence[TopicPartition], timeout_s: float
+) -> dict[TopicPartition, int]:
+    """Where the logs end now; empty while no broker tells it in time.
+
+    Counts as polling, even with nothing to ask: restores may take long, and keep the membership.
+    Raises what the group's coordination pushed to its user, such as a missing permission.
+    """
+    consumer._coordinator.check_errors()
+    with consumer._subscription.fetch_context():
+        pass
+    if not places:
+        return {}
+    try:
+        found = await asyncio.wait_for(consumer.end_offsets(places), timeout_s)
+    except (KafkaError, TimeoutError):
+        return {}
+    return {place: int(end) for place, end in found.items()}

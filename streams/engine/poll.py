@@ -1,165 +1,300 @@
-"""Runs on the consumer's thread: hands out fetched records, exactly from the positions asked for.
+"""Fetches records on a thread of its own, from exactly the positions that are asked for.
 
-Uses private parts of aiokafka (docs/adr names each): its `getmany` has no way to ask for a
-position, and blocks on partitions that nobody is ready for.
+On librdkafka, by `assign`: the group's membership and its offsets stay with Faust's client. What a
+partition has ready is held up by nobody: one that is not taken from is parked when it is full.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Final
 
-from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.errors import (
-    CorruptRecordException,
-    KafkaError,
-    NoOffsetForPartitionError,
-    OffsetOutOfRangeError,
+import structlog
+from aiokafka import TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message
+from confluent_kafka import TopicPartition as Assigned
+
+from dalsegno.streams.engine.errors import FetchRefusedError, OffsetGoneError
+from dalsegno.streams.engine.fold import Clock
+from dalsegno.streams.engine.header_names import LenientHeaders
+from dalsegno.streams.engine.lanes import Fetched, Lane
+from dalsegno.streams.engine.security import librdkafka_options
+from dalsegno.streams.engine.settings import EngineSettings
+from dalsegno.streams.engine.verify import RawEvent, raw_event
+
+log = structlog.get_logger(__name__)
+
+_WAIT_S: Final = 0.05
+_CHUNK: Final = 2_000
+_AGAIN_S: Final = 0.2
+"""After an error of one partition, before it is fetched again; new clients wait as long."""
+
+_STANDSTILL_S: Final = 10.0
+"""librdkafka was seen to leave a partition unfetched after a broker had been cut off."""
+
+_GONE: Final = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION})
+_REFUSED: Final = frozenset(
+    {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
 )
-from aiokafka.structs import ConsumerRecord
-
-from dalsegno.streams.engine.header_names import read_leniently
-
-
-@dataclass(frozen=True, slots=True)
-class Fetched:
-    """Records from the wanted position on, and where the next fetch starts."""
-
-    records: Sequence[ConsumerRecord]
-    next_position: int
-    end_offset: int
 
 
 @dataclass(slots=True)
 class Polled:
-    """What a poll found. `ends`: log ends that a fetch told anew. `errors`: by partition, typed."""
+    """What a poll found. `errors`: by partition; such a partition is fetched no further."""
 
     fetched: dict[TopicPartition, Fetched] = field(default_factory=dict)
-    ends: dict[TopicPartition, int] = field(default_factory=dict)
-    errors: dict[TopicPartition, KafkaError] = field(default_factory=dict)
+    errors: dict[TopicPartition, Exception] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self.fetched or self.errors)
 
 
-class UnreadableRecordError(KafkaError):  # type: ignore[misc]
-    """A record that the client itself cannot take apart. Fetching it again does not help."""
-
-
 class Poller:
-    """Polls one aiokafka consumer. All methods run on its loop, but `wake_soon`."""
+    """The records of one engine's partitions. `arrived` is called on the loop that made it."""
 
-    def __init__(self, consumer: AIOKafkaConsumer, loop: asyncio.AbstractEventLoop) -> None:
-        read_leniently()
-        self._consumer = consumer
-        self._loop = loop
-        self._wake: asyncio.Future[None] | None = None
-        self._woken = False
-        self._told: dict[TopicPartition, int] = {}
+    def __init__(self, settings: EngineSettings, arrived: Callable[[], None], clock: Clock) -> None:
+        self._settings = settings
+        self._arrived = arrived
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._lanes: dict[TopicPartition, Lane] = {}  # replaced whole, never changed
+        self._changed = threading.Event()
+        self._told = False
+        self._stopping = False
+        self._silent: dict[TopicPartition, tuple[Lane, int, float]] = {}
+        self._thread = threading.Thread(target=self._run, name="records", daemon=True)
+        self._thread.start()
 
-    def wake_soon(self) -> None:
-        """From any thread: somebody is ready for more. Level-triggered: it is not lost between
-        polls.
-        """
-        self._loop.call_soon_threadsafe(self._wake_now)
-
-    def _wake_now(self) -> None:
-        self._woken = True
-        if self._wake is not None and not self._wake.done():
-            self._wake.set_result(None)
-
-    async def poll(
-        self, wanted: Mapping[TopicPartition, int], records_max: int, timeout_s: float
+    def take(
+        self,
+        wanted: Mapping[TopicPartition, int],
+        records_max: int,
+        kept: Callable[[TopicPartition], bool],
     ) -> Polled:
-        """Records for the wanted positions; waits for some unless there are any, or a wake-up.
-
-        Raises what the group's coordination pushed to its user, such as a missing permission.
+        """What is there of the wanted positions. Partitions that are neither wanted nor `kept` are
+        read no further.
         """
-        self._consumer._coordinator.check_errors()
-        # Counts as polling even with nothing wanted: restores may take long, and keep the
-        # membership.
-        with self._consumer._subscription.fetch_context():
-            found = self._drain(wanted, records_max)
-            if found or self._woken:  # perhaps before this poll began, and after it was asked for
-                self._woken = False
-                return found
-            await self._wait(timeout_s)
-            self._woken = False
-            later = self._drain(wanted, records_max)
-        later.ends = found.ends | later.ends
-        return later
-
-    async def _wait(self, timeout_s: float) -> None:
-        fetched = self._consumer._fetcher._create_fetch_waiter()
-        self._wake = self._loop.create_future()
-        done, _ = await asyncio.wait(
-            [fetched, self._wake], timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED
-        )
-        self._wake = None
-        if fetched in done:
-            fetched.exception()  # marks it as seen; the next poll raises it from `check_errors`
-        else:
-            fetched.cancel()
-
-    def _drain(self, wanted: Mapping[TopicPartition, int], records_max: int) -> Polled:
-        found = Polled()
-        subscription = self._consumer._subscription
-        if subscription.reassignment_in_progress or subscription.subscription is None:
-            return found
-        for partition, position in wanted.items():
-            if not subscription.is_assigned(partition):
-                continue
-            state = subscription.subscription.assignment.state_value(partition)
-            self._tell_end(partition, state, found)
-            if not state.has_valid_position or state.position != position:
-                # A stale prefetch, a reset to the group's offset, a batch that a rebalance dropped:
-                # whatever the client holds from elsewhere is never delivered.
-                self._consumer._fetcher._records.pop(partition, None)
-                self._consumer.seek(partition, position)
-                continue
-            self._take(partition, state, records_max, found)
+        self._told = False
+        found, lanes = Polled(), self._lanes
+        opened = {
+            place: Lane(place, position)
+            for place, position in wanted.items()
+            if (lane := lanes.get(place)) is None or lane.position != position
+        }
+        closed = [place for place in lanes if place not in wanted and not kept(place)]
+        if opened or closed:
+            self._lanes = {
+                place: lane for place, lane in (lanes | opened).items() if place not in closed
+            }
+            self._changed.set()
+        for place in wanted:
+            lane = self._lanes[place]
+            fetched = lane.take(records_max)
+            if fetched is not None:
+                found.fetched[place] = fetched
+            elif lane.error is not None:
+                found.errors[place] = lane.error
+                self._lanes = {each: lane for each, lane in self._lanes.items() if each != place}
         return found
 
-    def _take(self, partition: TopicPartition, state: Any, records_max: int, found: Polled) -> None:  # noqa: ANN401 - untyped upstream
-        fetcher = self._consumer._fetcher
-        result = fetcher._records.get(partition)
-        if result is None:
-            return
-        before = state.position
+    def ends(self, ends: Mapping[TopicPartition, int]) -> None:
+        """Where the logs end, as somebody else was told: a partition of which nothing comes
+        although there is more is read anew.
+        """
+        now_s, silent = self._clock(), {}
+        for place, end in ends.items():
+            lane = self._lanes.get(place)
+            if lane is None or lane.fetched >= end or lane.full(parked=True):
+                continue
+            before = self._silent.get(place)
+            if before is None or before[:2] != (lane, lane.fetched):
+                silent[place] = (lane, lane.fetched, now_s)
+            elif now_s - before[2] < _STANDSTILL_S:
+                silent[place] = before
+            else:
+                log.warning("nothing is fetched, read anew", place=place, position=lane.position)
+                self._lanes = self._lanes | {place: Lane(place, lane.position)}
+                self._changed.set()
+        self._silent = silent
+
+    async def close(self) -> None:
+        """Read nothing more."""
+        self._stopping = True
+        self._changed.set()
+        await asyncio.to_thread(self._thread.join)
+
+    # The thread.
+
+    def _run(self) -> None:
+        lenient = LenientHeaders(self._settings)
+        while not self._stopping:
+            try:
+                consumer = self._connect()
+                try:
+                    Reading(consumer, lenient, self._clock).run(self)
+                finally:
+                    consumer.close()
+            except Exception as error:  # noqa: BLE001 - the thread's boundary: a new client reads on
+                log.warning("records not read, trying again", error=repr(error))
+                self._changed.wait(_AGAIN_S)
+
+    def _connect(self) -> Consumer:
+        return Consumer(
+            {
+                **librdkafka_options(self._settings),
+                "client.id": f"{self._settings.owner}-records",
+                "group.id": f"{self._settings.group}-records",
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "auto.offset.reset": "error",
+                "enable.partition.eof": True,
+                "check.crcs": True,
+                "isolation.level": "read_committed",
+                "fetch.wait.max.ms": self._settings.fetch_wait_ms,
+                "fetch.queue.backoff.ms": 5,
+                "fetch.error.backoff.ms": 50,
+                "fetch.message.max.bytes": 4 << 20,
+                "queued.min.messages": 2_000,
+                "queued.max.messages.kbytes": 16_384,
+                "socket.timeout.ms": max(self._settings.request_timeout_ms, 1_000),
+                "topic.metadata.refresh.interval.ms": self._settings.metadata_age_max_ms,
+                "reconnect.backoff.ms": 50,
+                "reconnect.backoff.max.ms": 1_000,
+            }
+        )
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the thread has to end."""
+        return self._stopping
+
+    @property
+    def lanes(self) -> Mapping[TopicPartition, Lane]:
+        """What has to be read now."""
+        return self._lanes
+
+    def wait_for_lanes(self) -> None:
+        """Until there may be something to read."""
+        self._changed.wait(_WAIT_S)
+        self._changed.clear()
+
+    def tell(self) -> None:
+        """Something has come: once for all that comes before it is looked at."""
+        if not self._told:
+            self._told = True
+            self._loop.call_soon_threadsafe(self._arrived)
+
+
+class Reading:
+    """What one client reads, on the poller's thread."""
+
+    def __init__(self, consumer: Consumer, lenient: LenientHeaders, clock: Clock) -> None:
+        self._consumer = consumer
+        self._lenient = lenient
+        self._clock = clock
+        self._assigned: dict[TopicPartition, Lane] = {}
+        self._parked: set[Lane] = set()
+
+    def run(self, poller: Poller) -> None:
+        """Until the poller stops. Raises `KafkaException` when a new client is needed."""
+        while not poller.stopping:
+            self._assign(poller.lanes)
+            if not self._assigned:
+                poller.wait_for_lanes()
+                continue
+            first = self._consumer.poll(_WAIT_S)
+            if first is not None and self._sort([first, *self._consumer.consume(_CHUNK, 0.0)]):
+                poller.tell()
+
+    def _assign(self, lanes: Mapping[TopicPartition, Lane]) -> None:
+        for place, lane in list(self._assigned.items()):
+            if lanes.get(place) is not lane:
+                self._drop(lane)
+            elif lane.full(parked=False):
+                self._drop(lane)
+                self._parked.add(lane)
+        new = [
+            lane
+            for place, lane in lanes.items()
+            if place not in self._assigned and lane.error is None and self._may_fetch(lane)
+        ]
+        if new:
+            self._consumer.incremental_assign(
+                [Assigned(lane.place.topic, lane.place.partition, lane.fetched) for lane in new]
+            )
+            for lane in new:
+                lane.assigned()
+                self._parked.discard(lane)
+                self._assigned[lane.place] = lane
+            self._parked.intersection_update(lanes.values())
+
+    def _may_fetch(self, lane: Lane) -> bool:
+        return not lane.full(parked=lane in self._parked) and self._clock() >= lane.not_before_s
+
+    def _drop(self, lane: Lane) -> None:
+        del self._assigned[lane.place]
+        self._consumer.incremental_unassign([Assigned(lane.place.topic, lane.place.partition)])
+
+    def _again(self, lane: Lane, pause_s: float = 0.0) -> None:
+        """What comes is not what follows: fetch it anew, from where it should go on."""
+        lane.not_before_s = self._clock() + pause_s
+        self._drop(lane)
+
+    def _sort(self, messages: Sequence[Message]) -> bool:
+        """By lane, in order. Whether there is anything to hand out."""
+        found: dict[Lane, list[RawEvent]] = {}
+        told = False
+        for message in messages:
+            place = TopicPartition(message.topic(), message.partition())
+            lane, error, offset = self._assigned.get(place), message.error(), message.offset() or 0
+            if error is not None and error.fatal():
+                raise KafkaException(error)
+            if lane is None:  # dropped a moment ago; or an error of no partition: it is tried again
+                continue
+            if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                told |= self._failed(lane, error)
+            elif not lane.follows(offset):
+                if offset > lane.fetched:
+                    self._again(lane)
+            elif error is None:
+                found.setdefault(lane, []).append(self._record(lane, message))
+                lane.heard(offset + 1)
+            elif offset > lane.fetched:  # markers stand between the last record and the end
+                lane.heard(offset)
+                found.setdefault(lane, [])
+        for lane, records in found.items():
+            lane.put(records, self._end(lane))
+        return told or bool(found)
+
+    def _end(self, lane: Lane) -> int:
+        asked = Assigned(lane.place.topic, lane.place.partition)
+        known = self._consumer.get_watermark_offsets(asked, cached=True)
+        return known[1] if known is not None else 0
+
+    def _record(self, lane: Lane, message: Message) -> RawEvent:
         try:
-            if not hasattr(result, "getall"):
-                self._done_with(partition)
-                result.check_raise()
-                return
-            records = result.getall(records_max)
-        except NoOffsetForPartitionError:
-            return  # from before the seek to the wanted position
-        except (OffsetOutOfRangeError, CorruptRecordException, KafkaError) as error:
-            fetcher._records.pop(partition, None)
-            found.errors[partition] = error
-            return
-        except UnicodeDecodeError as error:
-            # The client reads no further than the record before. Names of headers are read
-            # leniently (`header_names`), so this is none of them.
-            fetcher._records.pop(partition, None)
-            found.errors[partition] = UnreadableRecordError(f"at or after offset {before}: {error}")
-            return
-        if not result.has_more():
-            self._done_with(partition)
-        if records or state.position != before:
-            end = state.highwater if state.highwater is not None else state.position
-            found.fetched[partition] = Fetched(records, state.position, end)
+            return raw_event(message)
+        except UnicodeDecodeError:
+            offset = message.offset() or 0
+            return RawEvent(
+                offset,
+                message.timestamp()[1],
+                message.key(),
+                message.value(),
+                self._lenient.of(lane.place, offset),
+            )
 
-    def _done_with(self, partition: TopicPartition) -> None:
-        fetcher = self._consumer._fetcher
-        fetcher._records.pop(partition, None)
-        fetcher._notify(fetcher._wait_consume_future)  # it fetches on once nothing is undrained
-
-    def _tell_end(self, partition: TopicPartition, state: Any, found: Polled) -> None:  # noqa: ANN401 - untyped upstream
-        """Report the log's end only when a new answer came: an old one proves nothing about now."""
-        answered_at = state.timestamp
-        if state.highwater is not None and self._told.get(partition) != answered_at:
-            self._told[partition] = answered_at
-            found.ends[partition] = state.highwater
+    def _failed(self, lane: Lane, error: KafkaError) -> bool:
+        """Whether somebody has to be told."""
+        where = f"{lane.place.topic}[{lane.place.partition}] at {lane.fetched}: {error.str()}"
+        self._again(lane, _AGAIN_S)
+        if error.code() in _GONE:
+            lane.error = OffsetGoneError(where)
+        elif error.code() in _REFUSED:
+            lane.error = FetchRefusedError(where)
+        else:
+            log.warning("not fetched, trying again", where=where, error=error.name())
+        return lane.error is not None

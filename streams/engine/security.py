@@ -47,6 +47,8 @@ def librdkafka_options(settings: EngineSettings) -> dict[str, str | int | bool]:
     options: dict[str, str | int | bool] = {
         "bootstrap.servers": settings.bootstrap_servers,
         "security.protocol": security.security_protocol,
+        # A small request must not wait until the one before is acknowledged by the other's kernel.
+        "socket.nagle.disable": True,
         "log_level": 0,
     }
     if "SSL" in security.security_protocol:

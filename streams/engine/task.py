@@ -86,6 +86,7 @@ class PartitionTask:
         self._reader = EventReader(context.intake, number)
         self._next_fetch = 0
         self._end_offset = 0
+        self._end_seen = 0
         self._end_seen_s = 0.0
         self._caught_up_s = 0.0
         self._last_at_ms = 0
@@ -160,11 +161,14 @@ class PartitionTask:
         self.state = TaskState.BUSY
         return True
 
-    def seen_end(self, end_offset: int) -> None:
-        """A fetch answered just now that the log ends there."""
-        self._end_offset = end_offset
-        self._end_seen_s = self._context.clock()
-        if self._next_fetch >= end_offset:
+    def seen_end(self, end_offset: int, at_s: float) -> None:
+        """The log ended there, or before, at that time."""
+        self._end_offset = self._end_seen = end_offset
+        self._end_seen_s = at_s
+        self._reached()
+
+    def _reached(self) -> None:
+        if self._next_fetch >= self._end_seen:
             self._caught_up_s = self._end_seen_s
 
     def process(self, batch: Batch) -> None:
@@ -229,6 +233,7 @@ class PartitionTask:
             self.ticks.observed(self._last_at_ms, self._context.clock())
         self._next_fetch = batch.next_position
         self._end_offset = max(self._end_offset, batch.next_position)
+        self._reached()
         self.state = TaskState.STALLED
         self._moved()
 
