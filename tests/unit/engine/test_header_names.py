@@ -68,7 +68,7 @@ def test_a_header_whose_name_is_no_utf8_costs_only_its_record(compression: int) 
     assert [record.offset for record in records] == [0, 1, 2]
     assert [record.value for record in records] == [b"value"] * 3
     intake = Intake("events", 1, Keyring({}))
-    events = list(EventReader(intake, 0).read(SimpleNamespace(policy=Policy()), records))  # type: ignore[arg-type]
+    events = list(EventReader(intake, 0).read(SimpleNamespace(policy=Policy()), records))
     reasons = [event.event.reason for event in events if isinstance(event.event, Unreadable)]
     assert reasons == ["bad_frame", "bad_headers", "bad_frame"]
     assert events[1].headers == (("\\xff\\xfe\\xff\\xfe", b"v"),)
@@ -88,7 +88,7 @@ def test_a_name_of_other_letters_is_text() -> None:
     found = take(fetched("\N{LATIN SMALL LETTER E WITH ACUTE}"))
     intake = Intake("events", 1, Keyring({}))
     (event,) = EventReader(intake, 0).read(
-        SimpleNamespace(policy=Policy()),  # type: ignore[arg-type]
+        SimpleNamespace(policy=Policy()),
         found,
     )
     assert isinstance(event.event, Unreadable)
