@@ -169,6 +169,8 @@ class BatchConsumer(driver.Consumer):  # type: ignore[misc]
     async def on_stop(self) -> None:
         """Final checkpoints and a last commit, then the client leaves."""
         await self.ownership.close()
+        if self._looking is not None:
+            self._looking.cancel()
         if self._poller is not None:
             await self._poller.close()
         saved = self.ownership.saved_positions()

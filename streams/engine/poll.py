@@ -32,6 +32,7 @@ _CHUNK: Final = 2_000
 _AGAIN_S: Final = 0.2
 """After an error of one partition, before it is fetched again; new clients wait as long."""
 
+_CLOSE_S: Final = 2.0
 _STANDSTILL_S: Final = 10.0
 """librdkafka was seen to leave a partition unfetched after a broker had been cut off."""
 
@@ -124,7 +125,7 @@ class Poller:
         """Read nothing more."""
         self._stopping = True
         self._changed.set()
-        await asyncio.to_thread(self._thread.join)
+        await asyncio.to_thread(self._thread.join, _CLOSE_S)
 
     # The thread.
 
