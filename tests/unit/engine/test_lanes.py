@@ -47,6 +47,7 @@ def test_markers_at_the_end_move_the_position_without_a_record() -> None:
 
 
 def test_a_record_of_an_earlier_fetch_is_not_taken_for_the_next() -> None:
+    """R076: what was fetched before a rebalance."""
     lane = Lane(PLACE, 5)
     lane.assigned()
     assert not lane.follows(9)  # of whoever read this partition before
