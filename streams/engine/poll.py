@@ -249,7 +249,7 @@ class Reading:
         found: dict[Lane, list[RawEvent]] = {}
         told = False
         for message in messages:
-            place = TopicPartition(message.topic(), message.partition())
+            place = TopicPartition(message.topic() or "", message.partition() or 0)
             lane, error, offset = self._assigned.get(place), message.error(), message.offset() or 0
             if error is not None and error.fatal():
                 raise KafkaException(error)
