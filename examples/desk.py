@@ -13,8 +13,7 @@ from examples.stage import Ran, Stage
 class Package(NamedTuple):
     """What a person needs of an escalation package, as `escalations list --json` says it.
 
-    `options`: the decisions that it offers. `fates`: effects by what is known of them. `line`: the
-    package's line of a frozen list.
+    `options`: the decisions that it offers.
     """
 
     name: str
@@ -24,7 +23,6 @@ class Package(NamedTuple):
     cause: str
     missing: tuple[str, ...]
     options: tuple[str, ...]
-    fates: tuple[str, ...]
 
 
 class Desk:
@@ -76,10 +74,8 @@ def _given(fields: dict[str, object]) -> list[str]:
 
 
 def _package(found: dict[str, object]) -> Package:
-    options, effects = found["options"], found["effect_lines"]
-    missing = found["missing_fields"]
+    options, missing = found["options"], found["missing_fields"]
     assert isinstance(options, list)
-    assert isinstance(effects, list)
     assert isinstance(missing, list)
     return Package(
         name=str(found["escalation_id"]),
@@ -89,5 +85,4 @@ def _package(found: dict[str, object]) -> Package:
         cause=str(found["cause"]),
         missing=tuple(map(str, missing)),
         options=tuple(str(each["decision"]) for each in options if not each["why_not"]),
-        fates=tuple(str(each["fate"]) for each in effects),
     )
