@@ -157,6 +157,14 @@ class Demo:
             == 0
         )
 
+    def report(self, width: int) -> None:
+        """`dalsegno report`: the four signals of the flow, and what troubled runs were missing."""
+        subprocess.run(
+            [sys.executable, *CLI, "report", "--flow", risk.name, "--last", "5"],
+            env={**os.environ, **self.env, "COLUMNS": str(width)},
+            check=False,
+        )
+
     def down(self) -> None:
         self.fleet.stop()
         self.kafka.stop()
@@ -192,6 +200,7 @@ def main(argv: list[str] | None = None) -> int:
             demo.kafka.bootstrap, Topics(), demo.ledgers, options.seed, options.applications
         )
         show_facts(console, found, verified, time.monotonic() - begun)
+        demo.report(console.width)
         return 0 if found.right and verified and found.runs == options.applications else 1
     finally:
         demo.down()

@@ -58,18 +58,32 @@ class KeepingVerifier(Verifier):
 class Oracle:
     """Judges one lab at rest. `rubbish`: how many records of the log are known to be no events.
 
-    `folds`, by partition, are those that were compared, after `problems` has been read.
+    `queues`: those that handoffs may be in. `fold`: what the log is folded with. `folds`, by
+    partition, are those that were compared, after `problems` has been read.
     """
 
-    def __init__(self, lab: Lab, *, rubbish: int = 0) -> None:
+    def __init__(
+        self,
+        lab: Lab,
+        *,
+        rubbish: int = 0,
+        queues: tuple[str, ...] = ("default",),
+        fold: type[Recording] = Recording,
+    ) -> None:
         self._lab = lab
         self._rubbish = rubbish
+        self._fold = fold
         self.folds: dict[int, Recording] = {}
         self.outcomes: Counter[str] = Counter()
         facts = TopicAdmin(lab.settings).facts()
         topics = lab.topics
-        self._queue = topics.queue("default")
-        self._ordered = (topics.transitions, self._queue, topics.escalations, topics.dead_letters)
+        self._queues = tuple(map(topics.queue, queues))
+        self._ordered = (
+            topics.transitions,
+            *self._queues,
+            topics.escalations,
+            topics.dead_letters,
+        )
         self._keyed = {name: facts[name].partitions for name in (topics.control, topics.faults)}
         self.found = {name: self._kept(name) for name in self._ordered}
         self._omitted: list[str] = []
@@ -82,7 +96,7 @@ class Oracle:
 
     def problems(self) -> Iterator[str]:
         """All that is wrong."""
-        verifier = KeepingVerifier(self._lab.settings, Recording, self._lab.partitions)
+        verifier = KeepingVerifier(self._lab.settings, self._fold, self._lab.partitions)
         verifier.folds = {}
         try:
             yield from self._state(verifier)
@@ -163,7 +177,7 @@ class Oracle:
                     yield f"P4: {change.run_id}/{change.step} was completed twice"
                 completed[change.run_id, change.step] = sequence.offset
         epochs: dict[tuple[str, str], int] = {}
-        for kept in self.found[self._queue].values():
+        for kept in (kept for topic in self._queues for kept in self.found[topic].values()):
             for sequence, message in kept:
                 handoff = decode(message.value())
                 assert isinstance(handoff, Handoff)
