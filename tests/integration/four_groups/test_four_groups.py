@@ -86,12 +86,15 @@ def test_group(
 
 
 def judged(played: Played) -> tuple[list[str], Evidence]:
-    """All that the four checks find."""
+    """All that the four checks find. Where outputs are missing, the others have no ground."""
     lab = played.lab
     problems = list(played.wrong)
-    oracle = Oracle(lab, queues=QUEUES, fold=checks.Owned)
+    try:
+        oracle = Oracle(lab, queues=QUEUES, fold=checks.Owned)
+        evidence = gather(lab, QUEUES, played.folder)
+    except AssertionError as error:  # from the reader of outputs: a gap, or other bytes
+        return [*problems, f"replay: {error}"], Evidence({}, {}, [], [], {})
     problems += [f"replay: {each}" for each in oracle.problems()]
-    evidence = gather(lab, QUEUES, played.folder)
     problems += checks.newest(evidence, played.samples)
     problems += checks.minimal(evidence, lab.topics.heartbeats, lab.topics.control)
     folds = [fold for fold in oracle.folds.values() if isinstance(fold, checks.Owned)]
@@ -166,7 +169,7 @@ FOUND_BY = {
     "old_version": "newest:",
     "whole_context": "minimal:",
     "stale_worker": "newest:",
-    "lost_handoff": "sufficient:",
+    "lost_handoff": "replay:",
     "other_words": "replay:",
 }
 
