@@ -1,4 +1,4 @@
-"""Deliberate bugs of what a step in a line passes: a freeze, a fault point, the pace, its own run."""
+"""Deliberate bugs of what a step in a line passes: a freeze, a fault point, a pace, its own run."""
 
 from __future__ import annotations
 
