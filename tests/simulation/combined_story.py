@@ -42,6 +42,8 @@ class CombinedStory(SagaStory):
         super().__init__(*what)
         self.given: dict[str, Any] = {"card": SECRET}
         self.packages: dict[str, Escalation] = {}
+        self.shown: dict[str, dict[str, Any]] = {}
+        self._just_asked: list[Escalation] = []
         self.decided: dict[str, DecisionMade] = {}
         self.approvals: dict[str, dict[str, Any]] = {}
         self.approved_undo: dict[str, dict[tuple[str, int], EffectStatus]] = {}
@@ -123,6 +125,10 @@ class CombinedStory(SagaStory):
             if each.after is StepState.COMPLETED and self.spec is not None:
                 for field in self.spec.step(each.step).writes:
                     self.given.pop(field, None)
+        # A package is put out ahead of the transition of its unit, and shows what that leaves.
+        for package in self._just_asked:
+            self.shown[package.escalation_id] = self.shows(package.step)
+        self._just_asked.clear()
 
     def check_silence(self, log_ms: int) -> None:
         """Nobody answered: then somebody was asked, and had the time that the package said."""
@@ -146,6 +152,8 @@ class CombinedStory(SagaStory):
             self.fail("people", f"{event.escalation_id} was decided twice")
         if event.package_digest != package.package_digest:
             self.fail("people", f"{event.escalation_id} was decided by another digest")
+        if not self.blurred and self.shown[event.escalation_id] != self.shows(event.step):
+            self.fail("people", f"{event.escalation_id} was decided on values that have moved")
         if change.actor != event.decided_by or event.reason not in change.reason:
             self.fail("people", "who and why are not on record")
         self.decided[event.escalation_id] = event
@@ -226,6 +234,8 @@ class CombinedStory(SagaStory):
         if escalation.escalation_id in self.decided:
             self.fail("people", f"{escalation.escalation_id} was decided and is asked again")
         self.packages[escalation.escalation_id] = escalation
+        if known is None:
+            self._just_asked.append(escalation)
         gate = escalation.asked == "approval" and not escalation.step
         if gate and self.turned_at is not None and self.state is not None:
             self.fail("people", "a gate is asked about while the run goes back")
@@ -236,6 +246,11 @@ class CombinedStory(SagaStory):
         """What had waited while the run was put aside was applied later than it came."""
         if not self.blurred:
             super().check_compensated(offset)
+
+    def shows(self, step: str) -> dict[str, Any]:
+        """What a step would read now."""
+        reads = self.spec.step(step).reads if step and self.spec is not None else ()
+        return {field: self.expected(field) for field in reads}
 
     def check_context(self) -> None:
         if not self.blurred:

@@ -83,10 +83,15 @@ class CombinedClient(Client):
         if rng.random() < 2 * self.world.odds.poison:
             yield rng.randrange(500, 8_000)
             yield from self.say(RiskFlagged(run_id=self.spec.run_id, flag_id="late", flag=POISON))
+        if rng.random() < self.world.odds.gated / 2:
+            yield rng.randrange(100, 8_000)
+            yield from self.say(RiskFlagged(run_id=self.spec.run_id, flag_id="odd", flag="odd"))
         while rng.random() < self.world.odds.inform and not self.world.network.calm:
             yield rng.randrange(100, 8_000)
             steps = [step for step in self.spec.started.plan.steps if step.writes]
-            field = rng.choice(["applicant", *(name for step in steps for name in step.writes)])
+            field = rng.choice(
+                ["applicant", "note", *(name for step in steps for name in step.writes)]
+            )
             number = self.world.next_number()
             yield from self.say(
                 InformationSupplied(

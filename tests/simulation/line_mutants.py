@@ -1,4 +1,4 @@
-"""Deliberate bugs of what a step in a line passes: a freeze, a fault point, a pace, its own run."""
+"""Deliberate bugs in lines: what a step passes that it should not, or its own run."""
 
 from __future__ import annotations
 

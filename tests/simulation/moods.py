@@ -39,7 +39,7 @@ MOODS: Final[dict[str, dict[str, Any]]] = {
     },
     "people and going back": {
         "risk": 0.4, "silent": 0.1, "gated": 0.7, "back": 1.0, "failure_types": _ASKING,
-        "fail": 0.35, "cancel": 0.4, "outage": 0.2, "work_ms": 2_000,
+        "fail": 0.35, "cancel": 0.4, "outage": 0.2, "work_ms": 2_000, "deaf": 0.9, "inform": 0.5,
     },
     "pauses and lines": {
         "pause": 0.9, "operator": 0.8, "outage": 0.9, "leaning": 1, "failure_types": _SOON,

@@ -31,8 +31,7 @@ from dalsegno.streams.core.controls import Controls
 from dalsegno.streams.core.draft import Draft
 from dalsegno.streams.core.faultpoint import attempts
 from dalsegno.streams.core.faultpoint.points import Points
-from dalsegno.streams.core.faultpoint.steer import Steering
-from dalsegno.streams.core.people import approvals, decisions, effecting, undoing
+from dalsegno.streams.core.people import approvals, decisions, undoing
 from dalsegno.streams.core.recovery import adopting
 from dalsegno.streams.core.recovery.freezing import Freezes
 from dalsegno.streams.core.saga import beginning
@@ -194,45 +193,9 @@ def new_rules_open_the_way() -> Bug:
     return _controlled(forget)
 
 
-def a_limit_ends_with_an_opening() -> Bug:
-    """What a person has limited is unlimited after its breaker was open."""
-    right = Steering._open
-
-    def opened(self: Steering, reason: str) -> None:
-        right(self, reason)
-        self._point.limit = 0
-
-    return replaced(Steering, "_open", opened)
-
-
-def a_check_opens_what_is_held_open() -> Bug:
-    """A health check that passes tries what a person holds open."""
-    right = Steering.health
-
-    def health(self: Steering, event: Any) -> bool:
-        held, self._point.held_open = self._point.held_open, False
-        taken = right(self, event)
-        self._point.held_open = held
-        return taken
-
-    return replaced(Steering, "health", health)
-
-
 def stale_packages_count() -> Bug:
     """A decision is taken although what was shown has moved."""
     return replaced(decisions, "moved", lambda draft, place, ask: False)
-
-
-def a_decision_does_not_end_the_wait() -> Bug:
-    """A step that a person lets try again keeps what it missed."""
-    right = effecting._again
-
-    def again(draft: Draft, place: int) -> None:
-        missing = draft.head.missing
-        right(draft, place)
-        draft.head.missing = missing
-
-    return everywhere(right, again)
 
 
 def actor_keeps_before_its_orders_are_out() -> Bug:
@@ -302,8 +265,6 @@ _BUGS: dict[str, tuple[Callable[[], Bug], ...]] = {
         a_policy_opens_the_way,
         a_policy_thaws,
         new_rules_open_the_way,
-        a_limit_ends_with_an_opening,
-        a_check_opens_what_is_held_open,
     ),
     "freezes and going back": (
         compensations_pass_a_freeze,
@@ -313,7 +274,6 @@ _BUGS: dict[str, tuple[Callable[[], Bug], ...]] = {
         a_person_passes_breakers,
         an_approval_passes_freezes,
         values_may_move_in_a_line,
-        a_decision_does_not_end_the_wait,
     ),
     "people and going back": (
         asked_steps_go_forward,
