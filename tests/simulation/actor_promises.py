@@ -9,12 +9,15 @@ from tests.simulation.promises import BrokenPromiseError
 
 from dalsegno.schemas.control import FaultPointChanged, QuotaGranted
 from dalsegno.schemas.faults import FaultPointSet, HandAction
+from dalsegno.schemas.outputs import FaultReport
 from dalsegno.streams.core.actions import Instruct, Output
 from dalsegno.streams.core.faultpoint.actors import FaultPoints
 from dalsegno.streams.core.faultpoint.point import FaultPoint, Phase
 from dalsegno.streams.core.record import Record
 
 Stand = tuple[Phase, int]
+# Two of the shortest leases: so long a fault point waits to hear what became of its permits.
+UNHEARD_MS = 5_000
 
 
 def order_of(output: Output) -> FaultPointChanged | QuotaGranted:
@@ -35,6 +38,7 @@ class ActorPromises:
 
     def apply(self, actors: FaultPoints, record: Record, *, by_hand: bool = False) -> list[Output]:
         """Applies a record and checks what came of it. `by_hand`: a person steers with it."""
+        late = unheard_ms(actors, record) >= UNHEARD_MS
         before = {name: (point.phase, point.open_ms) for name, point in actors.points.items()}
         outputs = actors.apply(record)
         if by_hand and isinstance(record.event, FaultPointSet):
@@ -42,7 +46,8 @@ class ActorPromises:
         granted = granted_by(outputs)
         for name, point in actors.points.items():
             stood = before.get(name, (Phase.HEALTHY, 0))
-            self._check_grants(name, point, granted[name])
+            # One that was silent for long may tell of permits that had been given up.
+            self._check_grants(name, point, granted[name], told=not late)
             self._check_moves(name, point, stood, by_hand=by_hand)
         return outputs
 
@@ -57,7 +62,7 @@ class ActorPromises:
         if event.action is HandAction.CLOSE:
             self._held_open.discard(name)
 
-    def _check_grants(self, name: str, point: FaultPoint, granted: int) -> None:
+    def _check_grants(self, name: str, point: FaultPoint, granted: int, *, told: bool) -> None:
         if point.phase is Phase.HALF_OPEN and granted > 1:
             raise BrokenPromiseError(f"P9: {granted} probes of {name}")
         if point.phase is Phase.HALF_OPEN and sum(s.granted for s in point.sides.values()) > 1:
@@ -67,10 +72,11 @@ class ActorPromises:
         if granted and name in self._held_open:
             raise BrokenPromiseError(f"P9: {granted} permits of {name}, which is held open by hand")
         limited = point.out > (self._limits.get(name) or point.out)
-        if granted and point.phase is Phase.RAMPING and limited:
+        ramps = granted and told and point.phase is Phase.RAMPING
+        if ramps and limited:
             raise BrokenPromiseError(f"P9: {point.out} out on {name}, limited by hand")
         # Before that, a partition may still tell of attempts from ahead of an opening.
-        if granted and point.phase is Phase.RAMPING and point.out > point.size:
+        if ramps and point.out > point.size:
             raise BrokenPromiseError(f"P9: {point.out} out on {name}, allowed {point.size}")
 
     def _check_moves(self, name: str, point: FaultPoint, stood: Stand, *, by_hand: bool) -> None:
@@ -83,6 +89,16 @@ class ActorPromises:
             self._in_a_row[name] = 0
         if phase is Phase.HALF_OPEN and point.phase is Phase.RAMPING and not by_hand:
             self._closes(name)
+
+
+def unheard_ms(actors: FaultPoints, record: Record) -> int:
+    """For how long a partition that reports had said nothing about the fault point."""
+    report = record.event
+    if not isinstance(report, FaultReport):
+        return 0
+    point = actors.points.get(report.fault_point)
+    side = None if point is None else point.sides.get(report.partition)
+    return 0 if side is None else record.at_ms - side.told_ms
 
 
 def granted_by(outputs: Sequence[Output]) -> Counter[str]:

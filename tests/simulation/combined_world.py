@@ -31,7 +31,7 @@ from tests.simulation.world import Setup
 from dalsegno.schemas.control import Policy, PolicySet
 from dalsegno.schemas.events import FailureType, InformationSupplied, RiskFlagged, StepFailed
 from dalsegno.schemas.outputs import Escalation
-from dalsegno.schemas.plan import OnFailure, Risk, StepPlan
+from dalsegno.schemas.plan import OnFailure, Risk, StepPlan, StepRole
 from dalsegno.streams.core.actions import ReportFault
 from dalsegno.streams.core.partition import Partition
 from dalsegno.streams.core.record import Record
@@ -166,8 +166,13 @@ class CombinedWorld(SagaWorld):
             on_failure=OnFailure.COMPENSATE if rng.random() < self.odds.back else OnFailure.PERSON,
             stop_clocks_for_people=rng.random() < 0.3,
         )
+        longest = sum(step.timeout_ms for step in steps if step.role is StepRole.FORWARD)
+        short = rng.random() < 0.3
         started = msgspec.structs.replace(
-            spec.started, plan=plan, context=pack({"applicant": spec.run_id, "card": SECRET})
+            spec.started,
+            plan=plan,
+            context=pack({"applicant": spec.run_id, "card": SECRET}),
+            ttl_ms=longest + rng.randrange(100, 6_000) if short else 7_200_000,
         )
         return RunSpec(spec.run_id, started, spec.effects)
 

@@ -7,6 +7,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from tests.simulation.actor_promises import UNHEARD_MS
 from tests.simulation.clock import Step
 from tests.simulation.promises import BrokenPromiseError
 
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 NAMES = ("bureau", "mail", "pay")
-# For as long as a fault point does not hear of a partition it counts what that has out.
-SILENT_MS = 20_000
 # A window may have been this large when an attempt was let go.
 WINDOW_KEPT_MS = 60_000
 
@@ -119,7 +118,7 @@ class Dependency:
         self.inside[key] = now_ms
         # One that lost its step may still be here, and nobody knows.
         known = (since for each, since in self.inside.items() if self.world.checker.is_out(*each))
-        young = sum(now_ms - since < SILENT_MS for since in known)
+        young = sum(now_ms - since < UNHEARD_MS for since in known)
         allowed = self.world.checker.window_of(self.name, now_ms - WINDOW_KEPT_MS)
         if young > allowed:
             raise BrokenPromiseError(f"P9: {young} at once at {self.name}, its window is {allowed}")

@@ -23,18 +23,23 @@ class FailedSeedError(AssertionError):
 
 def run_seed(seed: int, *, large: bool = False, world: str = SPINE) -> str:
     """The digest of the seed's trace. Raises `FailedSeedError`."""
-    made = WORLDS[world](seed, large=large)
+    return run_world(WORLDS[world](seed, large=large), large=large)
+
+
+def run_world(world: World, *, large: bool = False) -> str:
+    """As `run_seed`, for a world that was made already."""
     try:
-        return made.run()
+        return world.run()
     except BrokenPromiseError as broken:
-        raise FailedSeedError(report(made, str(broken), large=large, world=world)) from broken
+        raise FailedSeedError(report(world, str(broken), large=large)) from broken
     except Exception as error:
-        raise FailedSeedError(report(made, repr(error), large=large, world=world)) from error
+        raise FailedSeedError(report(world, repr(error), large=large)) from error
 
 
-def report(made: World, what: str, *, large: bool, world: str) -> str:
+def report(made: World, what: str, *, large: bool) -> str:
     size = " --large" if large else ""
-    which = "" if world == SPINE else f" --world {world}"
+    kind = next(name for name, world in WORLDS.items() if world is type(made))
+    which = "" if kind == SPINE else f" --world {kind}"
     lines = [" ".join(map(str, line)) for line in made.tail]
     return "\n".join(
         (

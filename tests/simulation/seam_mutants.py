@@ -31,25 +31,13 @@ from dalsegno.streams.core.controls import Controls
 from dalsegno.streams.core.draft import Draft
 from dalsegno.streams.core.faultpoint import attempts
 from dalsegno.streams.core.faultpoint.points import Points
-from dalsegno.streams.core.people import approvals, decisions, undoing
+from dalsegno.streams.core.people import decisions
 from dalsegno.streams.core.recovery import adopting
 from dalsegno.streams.core.recovery.freezing import Freezes
 from dalsegno.streams.core.saga import beginning
-from dalsegno.streams.core.saga.state import Undoes
 
 Bug = AbstractContextManager[Any]
 _ASIDE = {StepState.AWAITING_APPROVAL, StepState.ESCALATED, StepState.MISSING_INFO}
-
-
-def values_may_move_in_a_line() -> Bug:
-    """An approval is not looked at again when a step has waited in a line."""
-    right = approvals.approved
-
-    def approved(draft: Draft, place: int, row: Any) -> bool:
-        waited = bool(draft.passes) and row.handled is not None
-        return (waited and row.handled.approval is not None) or right(draft, place, row)
-
-    return everywhere(right, approved)
 
 
 def _turned(leaves: Callable[[Any], bool]) -> Bug:
@@ -106,26 +94,6 @@ def a_gate_outlives_the_turn() -> Bug:
             head.people = gate[2]
 
     return everywhere(right, begin)
-
-
-def by_hand_covers_what_comes_later() -> Bug:
-    """What a person took back by hand counts as all that could ever come."""
-    right = undoing.done_by_hand
-
-    def done_by_hand(draft: Draft, place: int) -> None:
-        right(draft, place)
-        row = draft.row(place)
-        if row.undoes is not None:
-            row.undoes = Undoes(row.undoes.step, 1 << 30)
-
-    return everywhere(right, done_by_hand)
-
-
-def approved_whatever_it_takes_back() -> Bug:
-    """An approval of a compensation is not bound to what that takes back."""
-    from dalsegno.streams.core.people import binding
-
-    return everywhere(binding._taken_back, lambda draft, place: None)
 
 
 def turned_runs_stay_out() -> Bug:
@@ -273,14 +241,11 @@ _BUGS: dict[str, tuple[Callable[[], Bug], ...]] = {
     "people and outages": (
         a_person_passes_breakers,
         an_approval_passes_freezes,
-        values_may_move_in_a_line,
     ),
     "people and going back": (
         asked_steps_go_forward,
         facts_wake_a_run_that_goes_back,
         a_gate_outlives_the_turn,
-        by_hand_covers_what_comes_later,
-        approved_whatever_it_takes_back,
         stale_packages_count,
     ),
     "pauses and lines": (
