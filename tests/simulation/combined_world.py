@@ -88,10 +88,8 @@ class CombinedClient(Client):
             yield from self.say(RiskFlagged(run_id=self.spec.run_id, flag_id="odd", flag="odd"))
         while rng.random() < self.world.odds.inform and not self.world.network.calm:
             yield rng.randrange(100, 8_000)
-            steps = [step for step in self.spec.started.plan.steps if step.writes]
-            field = rng.choice(
-                ["applicant", "note", *(name for step in steps for name in step.writes)]
-            )
+            written = [name for step in self.spec.started.plan.steps for name in step.writes]
+            field = rng.choice(["applicant", "note", "note", *written])
             number = self.world.next_number()
             yield from self.say(
                 InformationSupplied(

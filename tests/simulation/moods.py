@@ -18,12 +18,13 @@ ANY: Final = "anything"
 _FOR_GOOD: Final = (FailureType.PERMANENT, FailureType.PERMANENT, FailureType.TRANSIENT)
 _SOON: Final = (FailureType.TRANSIENT, FailureType.DEPENDENCY)
 _ASKING: Final = (FailureType.MISSING_INFO, FailureType.UNSAFE, FailureType.PERMANENT)
+_MISSING: Final = (FailureType.MISSING_INFO, FailureType.MISSING_INFO, FailureType.PERMANENT)
 
 MOODS: Final[dict[str, dict[str, Any]]] = {
     ANY: {},
     "outage and going back": {
         "outage": 0.9, "leaning": 1, "back": 1.0, "cancel": 0.5, "failure_types": _FOR_GOOD,
-        "fail": 0.35, "risk": 0.0,
+        "fail": 0.35, "risk": 0.0, "work_ms": 2_000,
     },
     "freezes and outages": {
         "operator": 1.0, "outage": 0.9, "leaning": 1, "failure_types": _SOON, "fail": 0.35,
@@ -40,6 +41,14 @@ MOODS: Final[dict[str, dict[str, Any]]] = {
     "people and going back": {
         "risk": 0.4, "silent": 0.1, "gated": 0.7, "back": 1.0, "failure_types": _ASKING,
         "fail": 0.35, "cancel": 0.4, "outage": 0.2, "work_ms": 2_000, "deaf": 0.9, "inform": 0.5,
+    },
+    "facts and going back": {
+        "inform": 0.8, "back": 1.0, "cancel": 0.5, "risk": 0.0, "gated": 0.0, "fail": 0.5,
+        "failure_types": _MISSING, "silent": 1.0, "outage": 0.2,
+    },
+    "people and facts": {
+        "inform": 0.8, "back": 0.0, "cancel": 0.0, "fail": 0.5, "risk": 0.0, "outage": 0.2,
+        "failure_types": (FailureType.UNSAFE, FailureType.PERMANENT), "silent": 0.0,
     },
     "pauses and lines": {
         "pause": 0.9, "operator": 0.8, "outage": 0.9, "leaning": 1, "failure_types": _SOON,

@@ -15,6 +15,7 @@ from dalsegno.schemas.control import BreakerState, FaultPointChanged, QuotaGrant
 from dalsegno.schemas.outputs import Handoff
 from dalsegno.streams.core.faultpoint.declared import dependency_of
 from dalsegno.streams.core.partition import Partition
+from dalsegno.streams.core.runstate import Run
 
 
 class PermitBook:
@@ -84,3 +85,8 @@ def check_views(fold: Partition, at_ms: int) -> None:
             raise BrokenPromiseError(f"P9: permits of {name} are kept though nothing waits")
         if waiting and not view.due_ms:
             raise BrokenPromiseError(f"P6: {waiting} wait for {name} and nobody is told")
+    for name, out in points._running.items():
+        for run_id, place in out:
+            run = fold._runs.get(run_id)
+            if not isinstance(run, Run) or run.rows[place].flight is None:
+                raise BrokenPromiseError(f"P9: {run_id} counts as out on {name}, and is not")

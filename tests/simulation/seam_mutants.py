@@ -244,10 +244,10 @@ _BUGS: dict[str, tuple[Callable[[], Bug], ...]] = {
     ),
     "people and going back": (
         asked_steps_go_forward,
-        facts_wake_a_run_that_goes_back,
         a_gate_outlives_the_turn,
-        stale_packages_count,
     ),
+    "facts and going back": (facts_wake_a_run_that_goes_back,),
+    "people and facts": (stale_packages_count,),
     "pauses and lines": (
         a_turn_ignores_a_pause,
         a_turn_ignores_a_gate,
