@@ -5,24 +5,27 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from tests.simulation.body import written
 from tests.simulation.deciders import SECRET
 from tests.simulation.log import Entry
 from tests.simulation.saga_story import SagaStory
 from tests.simulation.story import FINAL, RAISED
 
 from dalsegno.schemas.control import DecisionMade, DecisionType
-from dalsegno.schemas.events import FailureType, InformationSupplied, RunEvent
+from dalsegno.schemas.events import FailureType, InformationSupplied, RunEvent, StepCompleted
 from dalsegno.schemas.outputs import (
     EffectStatus,
     Escalation,
     Handoff,
     Outcome,
     RunState,
+    StepChange,
     StepState,
     Transition,
 )
 from dalsegno.schemas.plan import OnFailure, Risk, StepRole
 from dalsegno.streams.core.people.lint import lint
+from dalsegno.streams.core.recovery.giving_up import REASON
 
 REMINDERS_MAX = 5
 unpack = msgspec.msgpack.decode
@@ -47,20 +50,29 @@ class CombinedStory(SagaStory):
         self.decided: dict[str, DecisionMade] = {}
         self.approvals: dict[str, dict[str, Any]] = {}
         self.approved_undo: dict[str, dict[tuple[str, int], EffectStatus]] = {}
+        self.again: dict[str, tuple[str, int]] = {}
         self.gates: dict[str, str] = {}
         self.stretched = False
         self.blurred = False
         self.put_aside = False
 
     def is_done(self, step: str) -> bool:
-        return step in self.completed or self.steps.get(step) is StepState.SKIPPED
+        return (
+            step in self.completed
+            or step in self.again
+            or self.steps.get(step) is StepState.SKIPPED
+        )
 
     def settled(self) -> bool:
         """It has ended, by itself or by a person's word or silence: there is no other rest."""
         return self.refused if self.state is None else self.state in FINAL
 
     def expected(self, field: str) -> Any:
-        return self.given[field] if field in self.given else super().expected(field)
+        if field in self.given:
+            return self.given[field]
+        again = self.again.get(field.removesuffix("_out"))
+        # What is run again for a fact has left what it wrote.
+        return super().expected(field) if again is None else written(*again)
 
     def on_early(self, event: Any, log_ms: int) -> None:
         super().on_early(event, log_ms)
@@ -116,6 +128,9 @@ class CombinedStory(SagaStory):
         if change.cause == "DecisionMade" and change.outcome is Outcome.APPLIED:
             self.on_decision(change, entry)
         self.put_aside = self.put_aside or self.state is RunState.QUARANTINED
+        self.stretched = self.stretched or change.reason == REASON
+        for each in change.changes:
+            self.on_run_again(each, change.cause)
         super().on_transition(change, entry, log_ms, live_ms)
         if self.state in {RunState.WAITING, RunState.PAUSED, RunState.QUARANTINED}:
             self.stretched = True
@@ -129,6 +144,20 @@ class CombinedStory(SagaStory):
         for package in self._just_asked:
             self.shown[package.escalation_id] = self.shows(package.step)
         self._just_asked.clear()
+
+    def on_run_again(self, change: StepChange, cause: str) -> None:
+        """P4: a completed step runs again only for a missing fact, and never if it acted."""
+        step = change.step
+        if change.before is StepState.COMPLETED and change.after is not StepState.COMPENSATING:
+            if self.owner_of(step):
+                return
+            if self.intents_of(step, 1 << 62):
+                self.fail("P4", f"step {step} acted, was completed and is run again")
+            self.again[step] = (step, self.completed.pop(step))
+        elif change.after is StepState.COMPLETED and step in self.again:
+            _, epoch = self.again.pop(step)
+            if cause != "StepCompleted":
+                self.completed[step] = epoch
 
     def check_silence(self, log_ms: int) -> None:
         """Nobody answered: then somebody was asked, and had the time that the package said."""
@@ -192,6 +221,10 @@ class CombinedStory(SagaStory):
         event = entry.event
         if change.cause in {"RunPaused", "RunResumed"}:
             self.paused = change.cause == "RunPaused"
+        if isinstance(event, StepCompleted) and change.cause == "StepCompleted":
+            for _, path, value in unpack(event.ops):
+                if path == ["note"]:
+                    self.given["note"] = value
         if isinstance(event, InformationSupplied) and change.cause == "InformationSupplied":
             for _, path, value in unpack(event.ops):
                 self.given[path[0]] = value

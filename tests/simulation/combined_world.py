@@ -13,12 +13,13 @@ from typing import Any
 import msgspec
 from tests.simulation import dependencies
 from tests.simulation.actors import Actor, ActorReference
+from tests.simulation.body import write_ops
 from tests.simulation.client import Client
 from tests.simulation.clock import Step
 from tests.simulation.combined_checks import CombinedChecker, CombinedReference
 from tests.simulation.combined_story import CombinedStory
 from tests.simulation.deciders import DECISION_KEYS, SECRET, People, Signed
-from tests.simulation.dependencies import NAMES
+from tests.simulation.dependencies import NAMES, Mode
 from tests.simulation.engine import Engine
 from tests.simulation.log import Changelog, Entry, LogPartition
 from tests.simulation.moods import MOODS, CombinedOdds, draw_odds
@@ -26,10 +27,17 @@ from tests.simulation.operators import Operator, draw_dependencies
 from tests.simulation.plans import RunSpec, pack
 from tests.simulation.poison import POISON
 from tests.simulation.saga_world import SagaBody, SagaWorld
+from tests.simulation.service import Services
 from tests.simulation.world import Setup
 
 from dalsegno.schemas.control import Policy, PolicySet
-from dalsegno.schemas.events import FailureType, InformationSupplied, RiskFlagged, StepFailed
+from dalsegno.schemas.events import (
+    FailureType,
+    InformationSupplied,
+    RiskFlagged,
+    StepCompleted,
+    StepFailed,
+)
 from dalsegno.schemas.outputs import Escalation
 from dalsegno.schemas.plan import OnFailure, Risk, StepPlan, StepRole
 from dalsegno.streams.core.actions import ReportFault
@@ -37,9 +45,18 @@ from dalsegno.streams.core.partition import Partition
 from dalsegno.streams.core.record import Record
 from dalsegno.streams.core.runstate import Run
 
+unpack = msgspec.msgpack.decode
+
 
 class CombinedBody(SagaBody):
     """A step calls each service that it depends on before it acts."""
+
+    def complete(self) -> Step:
+        """A step that may supply the fact does so now and then."""
+        ops = unpack(write_ops(self.plan, self.handoff.epoch))
+        if "note" in self.plan.may_write and self.world.rng.random() < 0.5:
+            ops.append(["set", ["note"], f"by {self.plan.name}"])
+        yield from self.say(StepCompleted(**self.name(), ops=pack(ops), progress=2))
 
     def run(self) -> Step:
         for name in dict.fromkeys(self.plan.depends_on):
@@ -57,6 +74,15 @@ class CombinedBody(SagaBody):
                 )
                 return
         yield from super().run()
+
+
+def with_supplier(steps: tuple[StepPlan, ...]) -> tuple[StepPlan, ...]:
+    """The first step may supply the fact that others miss; it acts on nothing outside."""
+    first, *others = steps
+    supplier = msgspec.structs.replace(
+        first, may_write=("note",), compensate="", risk=Risk.NONE, risk_reason="", pivot=False
+    )
+    return (supplier, *(step for step in others if step.name != first.compensate))
 
 
 class CombinedEngine(Engine):
@@ -102,6 +128,21 @@ class CombinedClient(Client):
         self.done = True
 
 
+class CombinedServices(Services):
+    """What drives itself calls its services as well, and is not held back by anything."""
+
+    def trouble(self, plan: StepPlan, attempt: int, name: dict[str, Any]) -> StepFailed | None:
+        for service in plan.depends_on:
+            if self.world.dependencies[service].mode() in {Mode.REFUSES, Mode.BUSY} and attempt < 4:
+                return StepFailed(
+                    **name,
+                    failure_type=FailureType.DEPENDENCY,
+                    error_class="refused",
+                    dependency=service,
+                )
+        return super().trouble(plan, attempt, name)
+
+
 class CombinedWorld(SagaWorld):
     """Everything of one simulation of all parts. `mood`: one of `MOODS`, or drawn."""
 
@@ -111,6 +152,7 @@ class CombinedWorld(SagaWorld):
     reference_class = CombinedReference
     engine_class = CombinedEngine
     client_class = CombinedClient
+    services_class = CombinedServices
 
     def __init__(self, seed: int, *, large: bool = False, mood: str = "") -> None:
         self.mood = mood
@@ -149,6 +191,8 @@ class CombinedWorld(SagaWorld):
             recovery_width_max=rng.choice((0, 1, 3, 1_000)),
             run_recoveries_max=rng.choice((4, 1_000, 1_000)),
             freeze_stops_clocks=rng.random() < 0.5,
+            supplier_reruns_max=rng.choice((0, 1, 2)),
+            supplier_wait_ms=10_000,
             dependencies=draw_dependencies(rng),
         )
 
@@ -156,6 +200,9 @@ class CombinedWorld(SagaWorld):
         spec = super().draw_spec(rng, number)
         plan = spec.started.plan
         steps = tuple(self.draw_seams(rng, step) for step in plan.steps)
+        if rng.random() < self.odds.supplies:
+            steps = with_supplier(steps)
+            spec.effects[steps[0].name] = 0
         plan = msgspec.structs.replace(
             plan,
             steps=steps,
@@ -176,6 +223,9 @@ class CombinedWorld(SagaWorld):
 
     def draw_seams(self, rng: Random, step: StepPlan) -> StepPlan:
         """What a step depends on, what it risks, and whether it reads what is secret."""
+        if step.role is StepRole.FORWARD and rng.random() < self.odds.observed:
+            # A service runs it by itself.
+            return msgspec.structs.replace(step, queue="", depends_on=self.draw_leaning(rng))
         risk = Risk.NONE
         if rng.random() < self.odds.risk:
             risk = rng.choice((Risk.MONEY, Risk.EXTERNAL))

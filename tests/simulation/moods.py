@@ -24,11 +24,11 @@ MOODS: Final[dict[str, dict[str, Any]]] = {
     ANY: {},
     "outage and going back": {
         "outage": 0.9, "leaning": 1, "back": 1.0, "cancel": 0.5, "failure_types": _FOR_GOOD,
-        "fail": 0.35, "risk": 0.0, "work_ms": 2_000,
+        "fail": 0.35, "risk": 0.0, "work_ms": 2_000, "pause": 0.6,
     },
     "freezes and outages": {
         "operator": 1.0, "outage": 0.9, "leaning": 1, "failure_types": _SOON, "fail": 0.35,
-        "risk": 0.0, "cancel": 0.1,
+        "risk": 0.0, "cancel": 0.1, "poison": 0.1, "observed": 0.2,
     },
     "freezes and going back": {
         "operator": 1.0, "outage": 0.2, "back": 1.0, "failure_types": _FOR_GOOD, "fail": 0.35,
@@ -44,7 +44,7 @@ MOODS: Final[dict[str, dict[str, Any]]] = {
     },
     "facts and going back": {
         "inform": 0.8, "back": 1.0, "cancel": 0.5, "risk": 0.0, "gated": 0.0, "fail": 0.5,
-        "failure_types": _MISSING, "silent": 1.0, "outage": 0.2,
+        "failure_types": _MISSING, "silent": 1.0, "outage": 0.2, "supplies": 0.6,
     },
     "people and facts": {
         "inform": 0.8, "back": 0.0, "cancel": 0.0, "fail": 0.5, "risk": 0.0, "outage": 0.2,
@@ -61,7 +61,8 @@ class CombinedOdds(Odds, frozen=True):
     """`outage`: of a dependency. `silent`: that nobody answers a package. `operator`: that one is
     at the console. `inform`: that a field moves from outside. `risk`: that a step needs approval.
     `gated`: that a plan has gates; `back`: that it goes back when it fails. `leaning`: how many
-    services all steps lean on.
+    services all steps lean on; `observed`: that a step is run by its service;
+    `supplies`: that a step may be run again for a missing fact.
     """
 
     outage: float = 0.0
@@ -72,6 +73,8 @@ class CombinedOdds(Odds, frozen=True):
     gated: float = 0.3
     back: float = 0.7
     leaning: int = len(NAMES)
+    observed: float = 0.0
+    supplies: float = 0.3
 
 
 def draw_odds(rng: Random, odds: Odds, mood: str) -> CombinedOdds:
@@ -89,6 +92,7 @@ def draw_odds(rng: Random, odds: Odds, mood: str) -> CombinedOdds:
         "inform": rng.choice((0.0, 0.3, 0.5)),
         "risk": rng.choice((0.0, 0.1, 0.3)),
         "leaning": rng.choice((1, 1, 2, 3)),
+        "observed": rng.choice((0.0, 0.0, 0.2)),
     }
     drawn = CombinedOdds(**(named | MOODS[mood]))
     if drawn.silent >= 1:

@@ -254,7 +254,7 @@ _BUGS: dict[str, tuple[Callable[[], Bug], ...]] = {
     ),
 }
 SEAM_MUTANTS = tuple(
-    SeamMutant(bug.__name__.replace("_", " "), bug, 150, mood)
+    SeamMutant(bug.__name__.replace("_", " "), bug, 250, mood)
     for mood, bugs in _BUGS.items()
     for bug in bugs
 )

@@ -14,7 +14,14 @@ from dalsegno.schemas.control import (
     RecoveryReleased,
     RulesChanged,
 )
-from dalsegno.schemas.events import EffectConfirmed, EffectIntended, InformationSupplied, RunPaused
+from dalsegno.schemas.events import (
+    EffectConfirmed,
+    EffectIntended,
+    FailureType,
+    InformationSupplied,
+    RunPaused,
+    StepFailed,
+)
 from dalsegno.schemas.outputs import Handoff, Outcome, RunState, StepState, Transition
 from dalsegno.streams.core.partition import Partition
 from dalsegno.streams.core.record import Unreadable
@@ -52,6 +59,8 @@ SEAMS = (
     "a retry of a person waits for a permit",
     "an approved step waits for a permit",
     "an outage outlasts the time to live",
+    "a step runs again for a fact",
+    "what drives itself fails by a service",
 )
 
 
@@ -100,6 +109,9 @@ class Seams:
             row = run.rows[run.entry.plan.index[event.step]]
             late = back and event.epoch <= row.epoch and row.flight is None
             self.seen["an effect comes late while the run goes back"] += late
+        elif isinstance(event, StepFailed):
+            by_service = event.epoch == 0 and event.failure_type is FailureType.DEPENDENCY
+            self.seen["what drives itself fails by a service"] += by_service
         elif isinstance(event, InformationSupplied):
             self.seen["a fact is supplied while the run goes back"] += back
         elif isinstance(event, RunPaused):
@@ -121,6 +133,11 @@ class Seams:
             self.seen["nobody answers and the run goes back"] += 1
         if change.reason == "outage_outlasted_ttl":
             self.seen["an outage outlasts the time to live"] += 1
+        if not back and any(
+            each.before is StepState.COMPLETED and each.after is not StepState.COMPLETED
+            for each in change.changes
+        ):
+            self.seen["a step runs again for a fact"] += 1
         asking = {StepState.ESCALATED, StepState.AWAITING_APPROVAL, StepState.MISSING_INFO}
         if back and any(
             each.before in asking and each.after in {StepState.COMPENSATING, StepState.SKIPPED}

@@ -60,12 +60,20 @@ class Services:
                 # Never heard of again: what follows is up to the step's `recover`.
                 self.gone.add((run_id, plan.name))
                 return
-            if rng.random() >= odds.fail or calm or attempt == 4:
+            failed = self.trouble(plan, attempt, name)
+            if failed is None:
                 yield from self.say(StepCompleted(**name, ops=write_ops(plan, 0)))
                 return
-            failed = StepFailed(**name, failure_type=FailureType.TRANSIENT, error_class="busy")
             yield from self.say(failed)
             yield rng.randrange(1, 800)
+
+    def trouble(self, plan: StepPlan, attempt: int, name: dict[str, Any]) -> StepFailed | None:
+        """What goes wrong with an attempt, if anything does."""
+        del plan
+        calm = self.world.network.calm
+        if self.world.rng.random() >= self.world.odds.fail or calm or attempt == 4:
+            return None
+        return StepFailed(**name, failure_type=FailureType.TRANSIENT, error_class="busy")
 
     def say(self, event: Any) -> Step:
         log = self.world.events[self.world.partition_of(event.run_id)]

@@ -155,6 +155,7 @@ class World:
     reference_class = Reference
     engine_class = Engine
     client_class = Client
+    services_class = Services
 
     def __init__(self, seed: int, *, large: bool = False) -> None:
         self.seed = seed
@@ -186,7 +187,7 @@ class World:
         self.engines = [self.start_engine(name) for name in self.code]
         self.workers = [self.start_worker(f"worker-{number}") for number in range(setup.workers)]
         self.clients = [self.client_class(self, spec) for spec in self.specs.values()]
-        self.services = Services(self)
+        self.services = self.services_class(self)
         self.upgrade = Upgrade(self) if setup.upgrade else None
         self.faults = Faults(self)
 

@@ -17,6 +17,7 @@ from dalsegno.streams.core.runstate import DONE
 from dalsegno.streams.core.step_table import FINAL_STEPS, HELD
 
 _DIGEST_BYTES: Final = 8
+_NONE: Final = Repair()
 
 
 def hurt(draft: Draft, place: int, row: StepRow, *, lost: bool = True) -> None:
@@ -24,10 +25,7 @@ def hurt(draft: Draft, place: int, row: StepRow, *, lost: bool = True) -> None:
 
     `lost`: it counts; not one that nobody started.
     """
-    repair = row.repair
-    if repair is None or not repair.rank_ms:
-        repair = _estimated(draft, place)
-    row.repair = msgspec.structs.replace(repair, hurt=True)
+    row.repair = msgspec.structs.replace(_ranked(draft, place, row), hurt=True)
     damage = _damage(draft)
     if lost:
         draft.head.damage = msgspec.structs.replace(damage, lost=damage.lost + 1)
@@ -35,11 +33,7 @@ def hurt(draft: Draft, place: int, row: StepRow, *, lost: bool = True) -> None:
 
 def hold_back(draft: Draft, place: int, row: StepRow, by: str) -> None:
     """The step waits in the line `by` until it is its turn."""
-    repair = row.repair
-    if repair is None or not repair.rank_ms:
-        hurt_before = repair is not None and repair.hurt
-        repair = msgspec.structs.replace(_estimated(draft, place), hurt=hurt_before)
-    row.repair = msgspec.structs.replace(repair, by=by)
+    row.repair = msgspec.structs.replace(_ranked(draft, place, row), by=by)
     _damage(draft)
     if row.state is not HELD:
         draft.move(place, row, HELD)
@@ -81,19 +75,23 @@ def _mend(row: StepRow) -> None:
     if row.state in FINAL_STEPS:
         row.repair = None
     elif row.state is not HELD and repair.by:
-        row.repair = msgspec.structs.replace(repair, by="") if repair.hurt else None
+        kept = repair.hurt or repair.supplies
+        row.repair = msgspec.structs.replace(repair, by="") if kept else None
 
 
 def _usual(draft: Draft, place: int) -> int:
     return draft.now.recovery.estimates.usual_ms(draft.head.flow, draft.steps[place])
 
 
-def _estimated(draft: Draft, place: int) -> Repair:
-    """The step's rank: only what stands behind it is looked at."""
+def _ranked(draft: Draft, place: int, row: StepRow) -> Repair:
+    """What is known of the step, with its rank: only what stands behind it is looked at."""
+    repair = row.repair or _NONE
+    if repair.rank_ms:
+        return repair
     usual = _usual(draft, place)
     dependents = draft.plan.graph.dependents
     rank = rank_of(place, dependents, lambda each: _usual(draft, each))
-    return Repair(rank_ms=rank, usual_ms=usual)
+    return msgspec.structs.replace(repair, rank_ms=rank, usual_ms=usual)
 
 
 def _damage(draft: Draft) -> Damage:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.unit.core.log import (
     Log,
     assert_restores,
@@ -14,9 +15,10 @@ from tests.unit.core.log import (
     transitions,
     view,
 )
+from tests.unit.core.point_log import PointLog
 from tests.unit.recovery.test_freezing import QUICK
 
-from dalsegno.schemas.events import FailureType, InformationSupplied, StepFailed
+from dalsegno.schemas.events import FailureType, InformationSupplied, StepFailed, StepReleased
 from dalsegno.schemas.outputs import Outcome, RunState, StepState
 from dalsegno.schemas.plan import StepPlan
 
@@ -104,6 +106,37 @@ def test_what_acts_on_the_outside_is_not_done_again_for_a_fact() -> None:
         log.began("ship")
         asks(log, "ship", "address")
         assert len(escalations(log.outputs)) == 1
+
+
+@pytest.mark.parametrize("way", ["held", "given back"])
+def test_a_rerun_that_is_held_or_given_back_frees_nothing_twice(way: str) -> None:
+    log = PointLog()
+    log.policy(supplier_reruns_max=3)
+    if way == "held":
+        log.start(
+            plan_of(
+                step("find", may_write=("address",), depends_on=("pay",)),
+                step("ship", needs=("find",), retry=QUICK),
+            )
+        )
+        log.began("find")
+        log.done("find", ops=[])
+        log.began("ship")
+        log.state()
+        asks(log, "ship", "address")
+        assert row(log, "find").state is StepState.HELD
+        [again] = log.grant(1)
+    else:
+        asked(log, FIND)
+        log.put(StepReleased(run_id="r", step="find", epoch=2))
+        [again] = handoffs(log.tick(3))
+    log.began("find", epoch=again.epoch)
+    out = log.done("find", epoch=again.epoch, ops=[["set", ["address"], "Rue 1"]])
+    assert [(h.step, h.epoch) for h in handoffs(out)] == [("ship", 2)]
+    assert_restores(log)
+    log.began("ship", epoch=2)
+    log.done("ship", epoch=2, ops=[])
+    assert view(log).state is RunState.SUCCEEDED
 
 
 def test_reruns_of_a_run_are_bounded() -> None:
