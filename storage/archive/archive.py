@@ -35,7 +35,8 @@ _DIGEST_CHARS: Final = 16
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
     """What a listing shows of a segment. `digest`: SHA-256 of the whole object.
 
-    `run_ids` are those whose state is in it, with the position of the fold that it has.
+    `first_offset`, `last_offset`: of the events topic. `transitions_to`: see `Index`. `run_ids` are
+    those whose state is in it, with the position of the fold that it has.
     """
 
     version: int = 1
@@ -47,6 +48,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     first_offset: int
     last_offset: int
     records: int
+    transitions_to: int
     run_ids: dict[str, int]
 
 
@@ -176,10 +178,10 @@ def _name(index: Index, digest: bytes) -> str:
 
 
 def _span(index: Index) -> tuple[int, int]:
-    return (
-        min(entry.first_offset for entry in index.entries),
-        max(entry.last_offset for entry in index.entries),
-    )
+    """Offsets of events; transitions have a topic, and offsets, of their own."""
+    entries = [entry for entry in index.entries if entry.kind is not Kind.TRANSITIONS]
+    entries = entries or list(index.entries)
+    return min(each.first_offset for each in entries), max(each.last_offset for each in entries)
 
 
 def _manifest(name: str, digest: bytes, size: int, index: Index) -> Manifest:
@@ -194,5 +196,6 @@ def _manifest(name: str, digest: bytes, size: int, index: Index) -> Manifest:
         first_offset=first,
         last_offset=last,
         records=sum(entry.count for entry in index.entries if entry.kind is not Kind.RUN),
+        transitions_to=index.transitions_to,
         run_ids=runs,
     )

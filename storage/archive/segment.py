@@ -86,10 +86,14 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 
 
 class Index(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
-    """What a segment holds. `created_at_ms`: broker time of the newest thing in it."""
+    """What a segment holds. `created_at_ms`: broker time of the newest thing in it.
+
+    `transitions_to`: where in their topic the transitions of what follows begin.
+    """
 
     partition: int
     created_at_ms: int
+    transitions_to: int
     entries: tuple[Entry, ...]
 
     def run(self, run_id: str) -> Entry | None:
@@ -130,11 +134,11 @@ class SegmentWriter:
         self._parts.append(stored)
         self.size += len(stored)
 
-    def finish(self, created_at_ms: int) -> bytes:
+    def finish(self, created_at_ms: int, transitions_to: int = 0) -> bytes:
         """The segment. Raises `ValueError` when it is empty."""
         if not self._entries:
             raise ValueError("a segment of nothing")
-        index = _pack(Index(self._partition, created_at_ms, tuple(self._entries)))
+        index = _pack(Index(self._partition, created_at_ms, transitions_to, tuple(self._entries)))
         end = _END.pack(len(index), hashlib.sha256(index).digest(), END_MAGIC)
         return b"".join((*self._parts, index, end))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dalsegno.streams.agents.archive import archiver
 from dalsegno.streams.agents.events import register
 from dalsegno.streams.agents.faults import FaultsService
 from dalsegno.streams.agents.liveness import LivenessService
@@ -21,5 +22,5 @@ def serve(settings: EngineSettings) -> int:
         folds=Partition,
         monitors=LivenessService(settings),
         actors=FaultsService(),
-        services=(webhooks,),
+        services=(webhooks, archiver),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from dalsegno.schemas.control import (
+    ArchiveConfirmed,
     ClockTick,
     FaultPointChanged,
     PartitionControl,
@@ -71,12 +72,31 @@ class Controls:
                     f" this code knows {self._known}: start a newer one"
                 )
             self.rules = event.rules_version
+        elif isinstance(event, ArchiveConfirmed):
+            if fault := self._archive_fault(event):
+                return refused("bad_archive", fault)
         elif not isinstance(event, _ELSEWHERE):
             return refused(
                 "not_supported_yet", f"{type(event).__name__} comes with a later release"
             )
         self.numbers[_subject(event)] = event.number
         return APPLIED
+
+    @property
+    def archived_to(self) -> int:
+        """The first offset that no confirmed segment holds; 0 when nothing is archived."""
+        return self.numbers.get(ArchiveConfirmed.__name__, -1) + 1
+
+    def _archive_fault(self, event: ArchiveConfirmed) -> str:
+        """Why a segment does not follow the last one; its number is its last offset."""
+        if event.run_ids:
+            return "states of runs are archived by a later release"
+        if event.number != event.last_offset or not 0 <= event.first_offset <= event.last_offset:
+            return f"offsets {event.first_offset} to {event.last_offset}, number {event.number}"
+        known = self.archived_to
+        if known and event.first_offset != known:
+            return f"it begins at {event.first_offset}, the archive goes on at {known}"
+        return ""
 
 
 def _subject(event: PartitionControl) -> str:

@@ -193,6 +193,11 @@ class Partition:
         return dict(self._controls.numbers)
 
     @property
+    def archived_to(self) -> int:
+        """The first offset that no confirmed segment of the archive holds."""
+        return self._controls.archived_to
+
+    @property
     def next_log_deadline_ms(self) -> int | None:
         """The next deadline on log time: a tick is due then, if no event comes before."""
         timer = self._runs.log_timers.next()

@@ -15,6 +15,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from dalsegno.schemas.mac import Keyring
 from dalsegno.schemas.topics import Topics
 from dalsegno.schemas.webhook import secret_of
+from dalsegno.streams.engine.archive_settings import ArchiveSettings
 
 
 class KafkaSecurity(BaseSettings):
@@ -81,6 +82,7 @@ class EngineSettings(BaseSettings):
     )
 
     security: KafkaSecurity = Field(default_factory=KafkaSecurity)
+    archive: ArchiveSettings = Field(default_factory=ArchiveSettings)
 
     @field_validator("mac_keys", mode="before")
     @classmethod

@@ -256,7 +256,15 @@ def test_exhausted_memory_or_stack_stops_the_partition(
 
 
 LATER = [
-    ArchiveConfirmed(partition=0, number=1, segment="s", digest=b"", first_offset=0, last_offset=1),
+    ArchiveConfirmed(
+        partition=0,
+        number=1,
+        segment="s",
+        digest=b"",
+        first_offset=0,
+        last_offset=1,
+        run_ids=("r",),
+    ),
     RunRestored(run_id="r", restore_id="1", parts=b"", digest=b""),
     ErasureRequested(run_id="r", erasure_id="1", reason="", requested_by=""),
 ]

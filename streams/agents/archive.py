@@ -1,0 +1,152 @@
+"""The archiver of one engine: events of its partitions go to S3 before their topic forgets them.
+
+A segment counts once the log says so (`ArchiveConfirmed`). While the archive is away, nothing else
+is: what is not archived yet is counted, and an alert tells when it grows old.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Final
+
+import structlog
+from aiokafka import TopicPartition
+from confluent_kafka import KafkaException
+
+from dalsegno.schemas.control import ArchiveConfirmed
+from dalsegno.storage.archive.archive import Archive, Manifest
+from dalsegno.storage.archive.objects import ArchiveError
+from dalsegno.storage.archive.s3 import S3Objects
+from dalsegno.storage.archive.segment import SegmentCorrupt
+from dalsegno.streams.core.partition import Partition
+from dalsegno.streams.engine import metrics_catalogue as catalogue
+from dalsegno.streams.engine.archiving import Segmenter, Wanted
+from dalsegno.streams.engine.daemon import in_daemon_thread
+from dalsegno.streams.engine.errors import OutcomeUnknownError, RestoreError
+from dalsegno.streams.engine.ownership import Ownership
+from dalsegno.streams.engine.task import RUNNING, PartitionTask
+
+log = structlog.get_logger(__name__)
+
+_LOOK_S: Final = 0.25
+_PAUSE_FIRST_S: Final = 1.0
+_PAUSE_MAX_S: Final = 60.0
+
+
+async def archiver(ownership: Ownership) -> None:
+    """Archive for as long as the engine runs; does nothing without a bucket."""
+    settings = ownership.context.settings
+    if not settings.archive.enabled:
+        await asyncio.Event().wait()
+    objects = S3Objects(settings.archive.s3())
+    archive = Archive(objects, settings.archive.prefix or settings.prefix)
+    try:
+        await Archiver(ownership, archive).run()
+    finally:
+        objects.close()
+
+
+class Archiver:
+    """Takes the partitions in turn, one segment at a time."""
+
+    def __init__(self, ownership: Ownership, archive: Archive) -> None:
+        self._ownership = ownership
+        self._settings = ownership.context.settings
+        self._metrics = ownership.context.metrics
+        self._segmenter = Segmenter(self._settings, archive)
+        self._since: dict[int, tuple[int, float]] = {}
+        """By partition: since when its archive has stood at this offset."""
+        self._more: dict[int, int] = {}
+        """By partition: from where on it is behind; that is not waited with."""
+        self._confirmed: dict[int, int] = {}
+        """By partition: where our own last word stands. It alone is nothing to archive."""
+        self._pause_s = 0.0
+
+    async def run(self) -> None:
+        """For ever."""
+        while True:
+            await self.turn()
+            await asyncio.sleep(self._pause_s or _LOOK_S)
+
+    async def turn(self) -> None:
+        """One segment for each partition that is due."""
+        tasks = list(self._ownership.tasks.values())
+        self._metrics.clear(catalogue.ARCHIVE_AGE)
+        due = [(task, wanted) for task in tasks if (wanted := self._due(task)) is not None]
+        for task, wanted in due:
+            try:
+                manifest = await in_daemon_thread(
+                    lambda wanted=wanted: self._segmenter.archive(wanted),  # type: ignore[misc]
+                    f"archive-{wanted.partition}",
+                )
+                if manifest is not None:
+                    await self._confirm(task, manifest, wanted.end)
+            except (ArchiveError, SegmentCorrupt) as error:
+                self._failed(wanted, error)
+                return
+            except (KafkaException, RestoreError, OutcomeUnknownError) as error:
+                log.info("archiving waits for Kafka", partition=wanted.partition, error=str(error))
+                self._pause_s = _PAUSE_FIRST_S
+                return
+        self._pause_s = 0.0
+
+    def _due(self, task: PartitionTask) -> Wanted | None:
+        """What is to be archived now, if it has waited long enough.
+
+        A partition that was just taken over is due at once: who had it before may have waited.
+        """
+        fold, number = task.fold, task.number
+        if not isinstance(fold, Partition) or task.state not in RUNNING:
+            return None
+        first, end = fold.archived_to, self._saved_to(number)
+        now_s, interval_s = time.monotonic(), self._settings.archive.interval_ms / 1_000
+        nothing = end <= first or (end == first + 1 and self._confirmed.get(number) == first)
+        known = self._since.get(number)
+        if known is None:
+            known = self._since[number] = (first, now_s - interval_s)
+        elif nothing or known[0] != first:
+            known = self._since[number] = (first, now_s)
+        waited_s = 0.0 if nothing else now_s - known[1]
+        self._metrics.gauge(catalogue.ARCHIVE_AGE, waited_s, partition=str(number))
+        if nothing or (waited_s < interval_s and self._more.get(number) != first):
+            return None
+        return Wanted(number, first, end)
+
+    def _saved_to(self, number: int) -> int:
+        """Up to where the partition is in a checkpoint: nothing before it can be put out again."""
+        topic = self._settings.topics.events
+        return self._ownership.saved_positions().get(TopicPartition(topic, number), 0)
+
+    async def _confirm(self, task: PartitionTask, manifest: Manifest, end: int) -> None:
+        number = manifest.partition
+        event = ArchiveConfirmed(
+            partition=number,
+            number=manifest.last_offset,
+            segment=manifest.segment,
+            digest=manifest.digest,
+            first_offset=manifest.first_offset,
+            last_offset=manifest.last_offset,
+        )
+        appended = await task.append_control(event)
+        self._confirmed[number] = appended.offset
+        # Until the fold has read it, the same events are not archived once more.
+        self._since[number] = (manifest.first_offset, time.monotonic())
+        if manifest.last_offset + 1 < end:
+            self._more[number] = manifest.last_offset + 1
+        else:
+            self._more.pop(number, None)
+        self._metrics.count(catalogue.ARCHIVE_SEGMENTS)
+        self._metrics.count(catalogue.ARCHIVE_BYTES, manifest.size)
+        log.info(
+            "archived", partition=number, segment=manifest.segment,
+            records=manifest.records, bytes=manifest.size,
+        )  # fmt: skip
+
+    def _failed(self, wanted: Wanted, error: ArchiveError | SegmentCorrupt) -> None:
+        trouble = error.trouble if isinstance(error, ArchiveError) else "damaged"
+        self._metrics.count(catalogue.ARCHIVE_FAILURES, trouble=str(trouble))
+        self._pause_s = min(_PAUSE_MAX_S, 2 * self._pause_s or _PAUSE_FIRST_S)
+        log.warning(
+            "not archived", partition=wanted.partition, error=str(error), again_in_s=self._pause_s
+        )

@@ -1,0 +1,159 @@
+"""The next segment of a partition: its events, and the transitions that came of them.
+
+Blocking: it reads Kafka and writes S3 on a thread of its own. What it does is repeatable: a segment
+is named by what it holds, and only the log says which of two counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from confluent_kafka import Message
+
+from dalsegno.storage.archive.archive import Archive, Manifest
+from dalsegno.storage.archive.records import Kept, pack_records, unpack_records
+from dalsegno.storage.archive.segment import Kind, SegmentWriter
+from dalsegno.streams.core.sequence import Sequence
+from dalsegno.streams.engine.logread import LogReader
+from dalsegno.streams.engine.restore import sequence_of
+from dalsegno.streams.engine.settings import EngineSettings
+
+BLOCK_BYTES: Final = 4 << 20
+"""Records are packed and compressed so many at a time."""
+_OVERHEAD_BYTES: Final = 48
+
+
+class Wanted(NamedTuple):
+    """What is to be archived: events from `first` up to `end` (exclusive)."""
+
+    partition: int
+    first: int
+    end: int
+
+
+class Segmenter:
+    """Makes segments for the partitions of one engine. For one thread."""
+
+    def __init__(self, settings: EngineSettings, archive: Archive) -> None:
+        self._settings = settings
+        self._archive = archive
+        self._transitions: dict[int, tuple[int, int]] = {}
+        """By partition: up to which event, and where the transitions of the next begin."""
+
+    def archive(self, wanted: Wanted) -> Manifest | None:
+        """Read, put and verify one segment of at most `segment_bytes`; None if there is nothing.
+
+        Raises `ArchiveError`, `RestoreError`, `KafkaException`, `SegmentCorrupt`.
+        """
+        reader = LogReader(self._settings)
+        try:
+            made = self._segment(reader, wanted)
+        finally:
+            reader.close()
+        if made is None:
+            return None
+        manifest = self._archive.put(made)
+        self._transitions[wanted.partition] = (manifest.last_offset + 1, manifest.transitions_to)
+        return manifest
+
+    def _segment(self, reader: LogReader, wanted: Wanted) -> bytes | None:
+        topics, number = self._settings.topics, wanted.partition
+        low, _ = reader.bounds(topics.events, number)
+        writer = SegmentWriter(number)
+        found = reader.read(topics.events, number, max(low, wanted.first), wanted.end)
+        events = _Blocks(writer, Kind.EVENTS)
+        room = self._settings.archive.segment_bytes
+        for message in found:
+            events.add(_kept(message))
+            if events.bytes_seen >= room:
+                break
+        events.close()
+        if not events.count:
+            return None
+        begin = self._transitions_from(reader, number, wanted.first)
+        passed = self._add_transitions(writer, reader, number, begin, events.last_offset)
+        return writer.finish(events.last_ms, passed)
+
+    def _transitions_from(self, reader: LogReader, partition: int, first: int) -> int:
+        """Where the transitions of event `first` begin: the last segment says so."""
+        known = self._transitions.get(partition)
+        if known is None or known[0] != first:
+            known = (first, 0)
+            for manifest in self._archive.manifests(partition):
+                if manifest.last_offset + 1 == first:
+                    known = (first, manifest.transitions_to)
+        low, _ = reader.bounds(self._settings.topics.transitions, partition)
+        return max(low, known[1])
+
+    def _add_transitions(
+        self, writer: SegmentWriter, reader: LogReader, partition: int, begin: int, last: int
+    ) -> int:
+        """Transitions of events up to offset `last`; returns where those of the next begin."""
+        blocks = _Blocks(writer, Kind.TRANSITIONS)
+        passed = begin
+        newest: Sequence | None = None
+        for message in reader.read(self._settings.topics.transitions, partition, begin):
+            sequence = sequence_of(message.headers())
+            if sequence is None:
+                continue
+            if sequence.offset > last:
+                break
+            passed = (message.offset() or 0) + 1
+            if newest is None or sequence > newest:  # what is put out again is the same again
+                newest = sequence
+                blocks.add(_kept(message))
+        blocks.close()
+        return passed
+
+
+class _Blocks:
+    """Gathers records into entries of some megabytes each."""
+
+    def __init__(self, writer: SegmentWriter, kind: Kind) -> None:
+        self._writer = writer
+        self._kind = kind
+        self._records: list[Kept] = []
+        self._bytes = 0
+        self.bytes_seen = 0
+        self.count = 0
+        self.last_offset = -1
+        self.last_ms = 0
+
+    def add(self, record: Kept) -> None:
+        self._records.append(record)
+        size = len(record.key or b"") + len(record.value or b"") + _OVERHEAD_BYTES
+        size += sum(len(name) + len(value or b"") for name, value in record.headers)
+        self._bytes += size
+        self.bytes_seen += size
+        self.count += 1
+        self.last_offset = record.offset
+        self.last_ms = max(self.last_ms, record.at_ms)
+        if self._bytes >= BLOCK_BYTES:
+            self.close()
+
+    def close(self) -> None:
+        records, self._records, self._bytes = self._records, [], 0
+        if records:
+            self._writer.add(
+                self._kind, "", pack_records(records),
+                first=records[0].offset, last=records[-1].offset, count=len(records),
+            )  # fmt: skip
+
+
+def _kept(message: Message) -> Kept:
+    offset = message.offset()
+    assert offset is not None
+    headers = tuple(
+        (name, value.encode() if isinstance(value, str) else value)
+        for name, value in message.headers() or ()
+    )
+    return Kept(offset, message.timestamp()[1], message.key(), message.value(), headers)
+
+
+def records_of(archive: Archive, manifest: Manifest, kind: Kind) -> Iterator[Kept]:
+    """The records of one kind in a segment, in order. Raises as reading a segment does."""
+    for entry in archive.index(manifest).entries:
+        if entry.kind is kind:
+            payload = archive.read(manifest, entry)
+            yield from unpack_records(payload, entry.count, entry.first_offset, entry.last_offset)
