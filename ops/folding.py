@@ -1,6 +1,6 @@
 """Fold a partition's log as an engine does, record by record, without an engine."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from dalsegno.ops.kafka.reader import Headers, Reader
@@ -49,11 +49,19 @@ def fold_log(
         raise PositionLostError(
             number, "log_cut", f"the log begins at {first}: what came before can't be folded again"
         )
-    partition = Partition(number, mac_keys=settings.keyring.ids, topic=topic)
-    events = EventReader(Intake(topic, count, settings.keyring, verify_ed25519), number)
     raw = (
         Raw(each.offset, each.at_ms, each.key, each.value, each.headers)
         for each in reader.read(topic, number, progress=progress)
     )
+    yield from fold_records(settings, raw, number, count)
+
+
+def fold_records(
+    settings: EngineSettings, raw: Iterable[Raw], number: int, count: int
+) -> Iterator[Folded]:
+    """Fold records of partition `number` of `count`, from its first on, wherever they come from."""
+    topic = settings.topics.events
+    partition = Partition(number, mac_keys=settings.keyring.ids, topic=topic)
+    events = EventReader(Intake(topic, count, settings.keyring, verify_ed25519), number)
     for record in events.read(partition, raw):
         yield Folded(record, partition.apply(record), partition)

@@ -9,6 +9,10 @@ from typing import Annotated
 import typer
 
 from dalsegno.ops.cli import (
+    archive_list,
+    archive_show,
+    archive_verify,
+    audit,
     check,
     dead_letters_list,
     dead_letters_requeue,
@@ -61,6 +65,7 @@ _ALONE: tuple[Callable[..., int | None], ...] = (
     show.show,
     plan.plan,
     replay.replay,
+    audit.audit,
     report.report,
     verify.verify,
     check.check,
@@ -70,6 +75,14 @@ _GROUPS: dict[str, tuple[str, dict[str, Callable[..., int | None]]]] = {
     "topics": (
         "The topics of the contract.",
         {"create": topics_create.create, "check": topics_check.check},
+    ),
+    "archive": (
+        "Segments of events and transitions in S3. Needs nothing but the bucket.",
+        {
+            "list": archive_list.list_,
+            "show": archive_show.show,
+            "verify": archive_verify.verify,
+        },
     ),
     "policy": (
         "The settings in the log that decide about runs.",

@@ -23,7 +23,7 @@ def replay(
     """
     from dalsegno.ops.folding import fold_log
     from dalsegno.ops.kafka.reader import Reader
-    from dalsegno.ops.replaying import diff_lines, transitions_of
+    from dalsegno.ops.replaying import transitions_of
     from dalsegno.schemas.partitioner import partition_for
 
     settings = read_settings()
@@ -37,8 +37,15 @@ def replay(
     if not found:
         raise NotFound(f"the log has no run {run_id}: see `dalsegno runs`")
     if json:
-        print_json([_document(each) for each in found])
+        print_json([transition_document(each) for each in found])
         return
+    print_transitions(found)
+
+
+def print_transitions(found: "list[Transition]") -> None:
+    """Each transition with its steps and its context diff."""
+    from dalsegno.ops.replaying import diff_lines
+
     for each in found:
         print(_headline(each))
         for change in each.changes:
@@ -58,7 +65,8 @@ def _headline(each: "Transition") -> str:
     )
 
 
-def _document(each: "Transition") -> object:
+def transition_document(each: "Transition") -> object:
+    """A transition, for JSON."""
     from dalsegno.schemas import values
 
     fields = plain(each)

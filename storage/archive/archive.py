@@ -44,6 +44,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     digest: bytes
     size: int
     partition: int
+    partitions: int
     created_at_ms: int
     first_offset: int
     last_offset: int
@@ -192,6 +193,7 @@ def _manifest(name: str, digest: bytes, size: int, index: Index) -> Manifest:
         digest=digest,
         size=size,
         partition=index.partition,
+        partitions=index.partitions,
         created_at_ms=index.created_at_ms,
         first_offset=first,
         last_offset=last,

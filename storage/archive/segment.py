@@ -88,10 +88,12 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 class Index(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
     """What a segment holds. `created_at_ms`: broker time of the newest thing in it.
 
-    `transitions_to`: where in their topic the transitions of what follows begin.
+    `partition` of `partitions`; `transitions_to`: where in their topic the transitions of what
+    follows begin.
     """
 
     partition: int
+    partitions: int
     created_at_ms: int
     transitions_to: int
     entries: tuple[Entry, ...]
@@ -111,8 +113,9 @@ _unpack: Final = msgspec.msgpack.Decoder(Index).decode
 class SegmentWriter:
     """Gathers payloads; `finish` gives the object."""
 
-    def __init__(self, partition: int) -> None:
+    def __init__(self, partition: int, partitions: int) -> None:
         self._partition = partition
+        self._partitions = partitions
         self._parts: list[bytes] = [_HEAD.pack(MAGIC, FORMAT)]
         self._entries: list[Entry] = []
         self.size = _HEAD.size
@@ -138,7 +141,12 @@ class SegmentWriter:
         """The segment. Raises `ValueError` when it is empty."""
         if not self._entries:
             raise ValueError("a segment of nothing")
-        index = _pack(Index(self._partition, created_at_ms, transitions_to, tuple(self._entries)))
+        index = _pack(
+            Index(
+                self._partition, self._partitions, created_at_ms, transitions_to,
+                tuple(self._entries),
+            )
+        )  # fmt: skip
         end = _END.pack(len(index), hashlib.sha256(index).digest(), END_MAGIC)
         return b"".join((*self._parts, index, end))
 

@@ -54,7 +54,7 @@ class Archiver:
         self._ownership = ownership
         self._settings = ownership.context.settings
         self._metrics = ownership.context.metrics
-        self._segmenter = Segmenter(self._settings, archive)
+        self._segmenter = Segmenter(self._settings, ownership.context.layout.partitions, archive)
         self._since: dict[int, tuple[int, float]] = {}
         """By partition: since when its archive has stood at this offset."""
         self._more: dict[int, int] = {}

@@ -35,8 +35,9 @@ class Wanted(NamedTuple):
 class Segmenter:
     """Makes segments for the partitions of one engine. For one thread."""
 
-    def __init__(self, settings: EngineSettings, archive: Archive) -> None:
+    def __init__(self, settings: EngineSettings, partitions: int, archive: Archive) -> None:
         self._settings = settings
+        self._partitions = partitions
         self._archive = archive
         self._transitions: dict[int, tuple[int, int]] = {}
         """By partition: up to which event, and where the transitions of the next begin."""
@@ -60,7 +61,7 @@ class Segmenter:
     def _segment(self, reader: LogReader, wanted: Wanted) -> bytes | None:
         topics, number = self._settings.topics, wanted.partition
         low, _ = reader.bounds(topics.events, number)
-        writer = SegmentWriter(number)
+        writer = SegmentWriter(number, self._partitions)
         found = reader.read(topics.events, number, max(low, wanted.first), wanted.end)
         events = _Blocks(writer, Kind.EVENTS)
         room = self._settings.archive.segment_bytes

@@ -25,7 +25,7 @@ from dalsegno.storage.archive.segment import (
 
 
 def segment(runs: int = 20, partition: int = 3) -> bytes:
-    writer = SegmentWriter(partition)
+    writer = SegmentWriter(partition, 8)
     for number in range(runs):
         payload = msgspec.msgpack.encode([[b"part", bytes([number]) * 500]])
         writer.add(Kind.RUN, f"r{number}", payload, first=100 + number, last=100 + number, count=1)
@@ -248,4 +248,4 @@ def test_manifests_that_are_none_are_refused() -> None:
 
 def test_an_empty_or_oversized_segment_is_not_written() -> None:
     with pytest.raises(ValueError, match="nothing"):
-        SegmentWriter(0).finish(0)
+        SegmentWriter(0, 8).finish(0)

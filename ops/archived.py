@@ -1,0 +1,133 @@
+"""The archive from outside: what is in it, and the history of a run from it alone."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from dalsegno.ops.folding import Raw, fold_records
+from dalsegno.ops.kafka.reader import Reader
+from dalsegno.schemas import codec
+from dalsegno.schemas.outputs import Transition
+from dalsegno.schemas.partitioner import partition_for
+from dalsegno.storage.archive.archive import Archive, Manifest
+from dalsegno.storage.archive.s3 import S3Objects
+from dalsegno.storage.archive.segment import Kind
+from dalsegno.streams.core.actions import Audit
+from dalsegno.streams.engine.archiving import records_of
+from dalsegno.streams.engine.settings import EngineSettings
+
+
+class ArchiveGap(Exception):  # noqa: N818 - what it is
+    """The archive lacks events of a partition, so no history can be folded from it."""
+
+
+@contextmanager
+def open_archive(settings: EngineSettings) -> Iterator[Archive]:
+    """The archive of the settings. Raises `ArchiveError`."""
+    objects = S3Objects(settings.archive.s3())
+    try:
+        objects.check()
+        yield Archive(objects, settings.archive.prefix or settings.prefix)
+    finally:
+        objects.close()
+
+
+def chain_of(archive: Archive, partition: int) -> list[Manifest]:
+    """The segments of a partition that follow each other from its first event on.
+
+    Two owners may have archived the same events; either segment will do. Raises `ArchiveGap`.
+    """
+    found: list[Manifest] = []
+    end = 0
+    for manifest in archive.manifests(partition):
+        if manifest.first_offset <= end <= manifest.last_offset:
+            found.append(manifest)
+            end = manifest.last_offset + 1
+        elif manifest.first_offset > end:
+            raise ArchiveGap(
+                f"partition {partition}: no segment holds events {end} to "
+                f"{manifest.first_offset - 1}"
+            )
+    return found
+
+
+class Audited(NamedTuple):
+    """A run's history. `archived`: how many of the transitions were compared with archived ones.
+
+    `differences`: where the fold says other than what was archived. `log_from`: the first event
+    that came from Kafka, not from the archive; None if none did.
+    """
+
+    transitions: list[Transition]
+    archived: int
+    differences: list[str]
+    log_from: int | None
+
+
+def audit(
+    settings: EngineSettings,
+    archive: Archive,
+    run_id: str,
+    reader: Reader | None,
+    progress: Callable[[int], None] = lambda _: None,
+) -> Audited:
+    """Fold the run's partition from the archive, and from Kafka behind it where there is a
+    `reader`; compare with the archived transitions.
+
+    Raises `ArchiveGap`, `ArchiveError`, `SegmentCorrupt`, `RecordsCorrupt`, `ReadError`.
+    """
+    count = _partitions(archive, reader, settings)
+    number = partition_for(run_id, count)
+    chain = chain_of(archive, number)
+    key = run_id.encode()
+    kept = [
+        each.value or b""
+        for manifest in chain
+        for each in records_of(archive, manifest, Kind.TRANSITIONS)
+        if each.key == key
+    ]
+    end = chain[-1].last_offset + 1 if chain else 0
+    log_from: int | None = None
+
+    def raw() -> Iterator[Raw]:
+        nonlocal log_from
+        position = 0
+        for manifest in chain:
+            for each in records_of(archive, manifest, Kind.EVENTS):
+                if each.offset >= position:
+                    headers = tuple((name, value or b"") for name, value in each.headers)
+                    position = each.offset + 1
+                    yield Raw(each.offset, each.at_ms, each.key, each.value, headers)
+            progress(manifest.last_offset + 1 - manifest.first_offset)
+        if reader is None:
+            return
+        topic = settings.topics.events
+        low, _ = reader.bounds(topic, number)
+        if low > end:
+            raise ArchiveGap(f"partition {number}: events {end} to {low - 1} are nowhere")
+        for record in reader.read(topic, number, end, progress=progress):
+            log_from = record.offset if log_from is None else log_from
+            yield Raw(record.offset, record.at_ms, record.key, record.value, record.headers)
+
+    transitions: list[Transition] = []
+    differences: list[str] = []
+    for folded in fold_records(settings, raw(), number, count):
+        for output in folded.outputs:
+            action = output.action
+            if not isinstance(action, Audit) or action.transition.run_id != run_id:
+                continue
+            place = len(transitions)
+            transitions.append(action.transition)
+            if place < len(kept) and codec.encode(action.transition) != kept[place]:
+                differences.append(f"transition {place + 1} of event {output.sequence.offset}")
+    if len(kept) > len(transitions):
+        differences.append(f"{len(kept)} transitions are archived, the fold has {len(transitions)}")
+    return Audited(transitions, min(len(kept), len(transitions)), differences, log_from)
+
+
+def _partitions(archive: Archive, reader: Reader | None, settings: EngineSettings) -> int:
+    if reader is not None:
+        return reader.partitions(settings.topics.events)
+    for manifest in archive.manifests():
+        return manifest.partitions
+    raise ArchiveGap("there is nothing in the archive")

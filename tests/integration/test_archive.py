@@ -1,0 +1,190 @@
+"""Events go to a real S3 and come back as a run's history, over failures of both sides."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.integration.engine.harness import EngineProcess, Lab, wait_for
+
+from dalsegno.client import Client, Flow
+from dalsegno.ops.archived import audit, chain_of, open_archive
+from dalsegno.ops.embedded import EmbeddedKafka
+from dalsegno.ops.embedded.s3 import EmbeddedS3
+from dalsegno.schemas.partitioner import partition_for
+from dalsegno.streams.engine.settings import EngineSettings
+
+pytestmark = pytest.mark.kafka
+
+PARTITIONS = 2
+RUNS = 60
+
+
+@pytest.fixture
+def lab(kafka: EmbeddedKafka, fresh_prefix: str, tmp_path: Path) -> Iterator[Lab]:
+    made = Lab(kafka.bootstrap, fresh_prefix, tmp_path, PARTITIONS)
+    made.create_topics()
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def s3() -> Iterator[EmbeddedS3]:
+    with EmbeddedS3() as made:
+        yield made
+
+
+def environment(s3: EmbeddedS3) -> dict[str, str]:
+    where = s3.settings()
+    return {
+        "DALSEGNO_ARCHIVE_BUCKET": where.bucket,
+        "DALSEGNO_ARCHIVE_ENDPOINT": s3.endpoint,
+        "DALSEGNO_ARCHIVE_REGION": where.region or "",
+        "DALSEGNO_ARCHIVE_ACCESS_KEY_ID": where.access_key_id or "",
+        "DALSEGNO_ARCHIVE_SECRET_ACCESS_KEY": where.secret_access_key or "",
+        "DALSEGNO_ARCHIVE_PATH_STYLE": "true",
+        "DALSEGNO_ARCHIVE_INTERVAL_MS": "500",
+        "DALSEGNO_ARCHIVE_ATTEMPTS": "1",
+        "DALSEGNO_ARCHIVE_CONNECT_TIMEOUT_MS": "500",
+        "DALSEGNO_ARCHIVE_READ_TIMEOUT_MS": "2000",
+    }
+
+
+def observed() -> Flow:
+    flow = Flow("order", ttl="1h", secrets=["card"])
+    flow.observed(name="pay", reads=["amount"], writes=["receipt"], timeout="10m")
+    return flow
+
+
+def archived_to(settings: EngineSettings, partition: int) -> int:
+    with open_archive(settings) as archive:
+        chain = chain_of(archive, partition)
+    return chain[-1].last_offset + 1 if chain else 0
+
+
+def metric(engine: EngineProcess, name: str) -> float:
+    lines = [line for line in engine.text("/metrics").splitlines() if line.startswith(name)]
+    return sum(float(line.split()[-1]) for line in lines)
+
+
+def command(environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "dalsegno.ops.cli", *arguments],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_runs_history_comes_from_the_bucket_alone_though_engine_and_store_were_killed(
+    lab: Lab, s3: EmbeddedS3, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where = environment(s3)
+    for name, value in {**lab.environment(), **where}.items():
+        monkeypatch.setenv(name, value)
+    settings = EngineSettings()
+    engine = lab.engine(fold="served", **where)
+    engine.wait_ready()
+    client = Client(bootstrap_servers=lab.bootstrap, prefix=lab.prefix)
+
+    def start(first: int) -> None:
+        client.start_many(
+            observed(),
+            {f"run-{n}": {"amount": n, "card": "4111"} for n in range(first, first + RUNS)},
+        )
+
+    def everything_is_archived() -> bool:
+        return all(
+            archived_to(settings, number) >= lab.end(lab.topics.events, number) - 1
+            for number in range(PARTITIONS)
+        )
+
+    start(0)
+    wait_for("the first segments", everything_is_archived)
+    s3.kill()
+    start(RUNS)
+    wait_for("a failure", lambda: metric(engine, "dalsegno_archive_failures_total") >= 1)
+    assert client.query(f"run-{2 * RUNS - 1}", timeout="30s").flow == "order", "intake goes on"
+    engine.kill()
+    s3.start()
+    engine.restart()
+    engine.wait_ready()
+    with client.report("run-7") as report:
+        report.started("pay")
+        report.completed("pay", {"receipt": "r7"})
+    wait_for("all of it", everything_is_archived)
+    client.close()
+    assert engine.term() == 0
+    nowhere = {"DALSEGNO_BOOTSTRAP_SERVERS": "127.0.0.1:1"}
+    done = command(
+        {**lab.environment(), **where, **nowhere}, "audit", "run-7", "--archive-only", "--json"
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["differences"] == []
+    assert found["archived"] == len(found["transitions"]) >= 3
+    assert [each["cause"] for each in found["transitions"]][:3] == [
+        "RunStarted",
+        "StepStarted",
+        "StepCompleted",
+    ]
+    assert "4111" not in done.stdout, "secrets are masked"
+    checked = command({**lab.environment(), **where, **nowhere}, "archive", "verify", "--json")
+    assert checked.returncode == 0, checked.stderr
+    listed = json.loads(command({**lab.environment(), **where}, "archive", "list", "--json").stdout)
+    assert json.loads(checked.stdout) == {"segments": len(listed), "faults": []}
+    shown = command({**lab.environment(), **where}, "archive", "show", listed[0]["segment"])
+    assert "transitions" in shown.stdout
+    _rot(s3, settings, partition_for("run-7", PARTITIONS))
+    rotten = command({**lab.environment(), **where}, "archive", "verify")
+    assert rotten.returncode == 1
+    assert "digest" in rotten.stdout
+
+
+def _rot(s3: EmbeddedS3, settings: EngineSettings, partition: int) -> None:
+    """One byte of the first segment changes in the bucket."""
+    from dalsegno.storage.archive.s3 import S3Objects
+
+    objects = S3Objects(s3.settings())
+    (first, *_) = objects.list(f"{settings.prefix}/segments/{partition:05d}/")
+    data = bytearray(objects.get(first.key))
+    data[len(data) // 2] ^= 1
+    objects.delete([first.key])
+    objects.put(first.key, bytes(data))
+    objects.close()
+
+
+def test_a_live_runs_history_goes_on_in_the_log(
+    lab: Lab, s3: EmbeddedS3, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where = environment(s3)
+    for name, value in {**lab.environment(), **where}.items():
+        monkeypatch.setenv(name, value)
+    settings = EngineSettings()
+    engine = lab.engine(fold="served", **where)
+    engine.wait_ready()
+    client = Client(bootstrap_servers=lab.bootstrap, prefix=lab.prefix)
+    client.start(observed(), {"amount": 1}, run_id="live")
+    number = partition_for("live", PARTITIONS)
+    wait_for("its start is archived", lambda: archived_to(settings, number) > 0)
+    s3.kill()
+    with client.report("live") as report:
+        report.started("pay")
+        report.completed("pay", {"receipt": "r"})
+    client.wait("live", "30s")
+    s3.start()
+    client.close()
+    from dalsegno.ops.kafka.reader import Reader
+
+    with Reader(settings) as reader, open_archive(settings) as archive:
+        found = audit(settings, archive, "live", reader)
+    assert found.differences == []
+    assert found.log_from is not None or found.archived == len(found.transitions)
+    assert [each.cause for each in found.transitions][-1] == "StepCompleted"
+    assert engine.term() == 0
