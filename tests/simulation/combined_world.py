@@ -27,7 +27,7 @@ from tests.simulation.operators import Operator, draw_dependencies
 from tests.simulation.plans import RunSpec, pack
 from tests.simulation.poison import POISON
 from tests.simulation.saga_world import SagaBody, SagaWorld
-from tests.simulation.service import Services
+from tests.simulation.service import ATTEMPTS, Services
 from tests.simulation.world import Setup
 
 from dalsegno.schemas.control import Policy, PolicySet
@@ -38,9 +38,9 @@ from dalsegno.schemas.events import (
     StepCompleted,
     StepFailed,
 )
-from dalsegno.schemas.outputs import Escalation
+from dalsegno.schemas.outputs import Escalation, StepState
 from dalsegno.schemas.plan import OnFailure, Risk, StepPlan, StepRole
-from dalsegno.streams.core.actions import ReportFault
+from dalsegno.streams.core.actions import Audit, ReportFault
 from dalsegno.streams.core.partition import Partition
 from dalsegno.streams.core.record import Record
 from dalsegno.streams.core.runstate import Run
@@ -131,16 +131,37 @@ class CombinedClient(Client):
 class CombinedServices(Services):
     """What drives itself calls its services as well, and is not held back by anything."""
 
-    def trouble(self, plan: StepPlan, attempt: int, name: dict[str, Any]) -> StepFailed | None:
+    def __init__(self, world: Any) -> None:
+        super().__init__(world)
+        self.again: set[tuple[str, str, int]] = set()
+
+    def on_transition(self, log: LogPartition, entry: Entry) -> None:
+        super().on_transition(log, entry)
+        if not isinstance(entry.event, Audit):
+            return
+        change = entry.event.transition
+        for each in change.changes:
+            plan = self.world.plan_step(change.run_id, each.step)
+            asked = each.before in {StepState.ESCALATED, StepState.MISSING_INFO}
+            place = (change.run_id, each.step, change.cause_offset)
+            if plan.queue or not asked or each.after is not StepState.READY or place in self.again:
+                continue
+            # A person lets it try again: it begins by itself, with higher numbers.
+            self.again.add(place)
+            first = 1 + ATTEMPTS * (1 + len(self.again))
+            self.process.spawn(self.serve(change.run_id, plan, first))
+
+    def trouble(self, plan: StepPlan, name: dict[str, Any], *, last: bool) -> StepFailed | None:
         for service in plan.depends_on:
-            if self.world.dependencies[service].mode() in {Mode.REFUSES, Mode.BUSY} and attempt < 4:
+            ill = self.world.dependencies[service].mode() in {Mode.REFUSES, Mode.BUSY}
+            if ill and not last:
                 return StepFailed(
                     **name,
                     failure_type=FailureType.DEPENDENCY,
                     error_class="refused",
                     dependency=service,
                 )
-        return super().trouble(plan, attempt, name)
+        return super().trouble(plan, name, last=last)
 
 
 class CombinedWorld(SagaWorld):

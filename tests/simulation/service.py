@@ -16,6 +16,9 @@ from dalsegno.streams.core.actions import Audit
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
+# In a row, until one completes.
+ATTEMPTS = 4
+
 
 class Services:
     """Follows the transitions, as a service would that is told when its turn has come."""
@@ -41,10 +44,10 @@ class Services:
                 self.begun[place] = True
                 self.process.spawn(self.serve(run_id, plan), delay_ms=self.world.network.delay())
 
-    def serve(self, run_id: str, plan: StepPlan) -> Step:
+    def serve(self, run_id: str, plan: StepPlan, first: int = 1) -> Step:
         """Attempts of the service's own, each with a higher number, until one completes."""
         rng, odds = self.world.rng, self.world.odds
-        for attempt in range(1, 5):
+        for attempt in range(first, first + ATTEMPTS):
             name: dict[str, Any] = {
                 "run_id": run_id,
                 "step": plan.name,
@@ -60,18 +63,18 @@ class Services:
                 # Never heard of again: what follows is up to the step's `recover`.
                 self.gone.add((run_id, plan.name))
                 return
-            failed = self.trouble(plan, attempt, name)
+            failed = self.trouble(plan, name, last=attempt == first + ATTEMPTS - 1)
             if failed is None:
                 yield from self.say(StepCompleted(**name, ops=write_ops(plan, 0)))
                 return
             yield from self.say(failed)
             yield rng.randrange(1, 800)
 
-    def trouble(self, plan: StepPlan, attempt: int, name: dict[str, Any]) -> StepFailed | None:
+    def trouble(self, plan: StepPlan, name: dict[str, Any], *, last: bool) -> StepFailed | None:
         """What goes wrong with an attempt, if anything does."""
         del plan
         calm = self.world.network.calm
-        if self.world.rng.random() >= self.world.odds.fail or calm or attempt == 4:
+        if self.world.rng.random() >= self.world.odds.fail or calm or last:
             return None
         return StepFailed(**name, failure_type=FailureType.TRANSIENT, error_class="busy")
 
