@@ -20,6 +20,9 @@ from dalsegno.schemas.outputs import Handoff
 from dalsegno.streams.core.actions import Audit, Dispatch, Output
 from dalsegno.streams.core.faultpoint.declared import dependency_of
 
+# Less than two of the shortest leases, since clocks of two logs differ.
+LATE_MS = 3_000
+
 
 class CombinedReference(Reference):
     """The fold of one partition's log, with the accounts of permits and of recovery beside it."""
@@ -71,7 +74,9 @@ class CombinedReference(Reference):
         names = self.world.plan_step(handoff.run_id, handoff.step).depends_on
         if points := self.book.handed_out(handoff, names):
             key = (handoff.run_id, handoff.step, handoff.epoch)
-            self.world.checker.permitted[key] = {dependency_of(point) for point in points}
+            # What was long on its way had been given up, and may be beside what came after it.
+            heard = [point for point in points if self.book.late_ms.get(point, 0) < LATE_MS]
+            self.world.checker.permitted[key] = {dependency_of(point) for point in heard}
             self.recovery.permitted.add(key)
         return bool(points)
 
