@@ -221,8 +221,6 @@ _BUGS: dict[str, tuple[Callable[[], Bug], ...]] = {
     "outage and going back": (
         compensations_need_no_permit,
         held_steps_go_forward,
-        turned_runs_stay_out,
-        actor_forgets_what_waits,
         actor_keeps_before_its_orders_are_out,
         actor_begins_at_the_end,
     ),
@@ -237,6 +235,8 @@ _BUGS: dict[str, tuple[Callable[[], Bug], ...]] = {
     "freezes and going back": (
         compensations_pass_a_freeze,
         turned_runs_are_still_in_pace,
+        turned_runs_stay_out,
+        actor_forgets_what_waits,
     ),
     "people and outages": (
         a_person_passes_breakers,
