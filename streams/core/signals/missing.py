@@ -5,7 +5,8 @@ version: it was made on another state, plan, package or schema than the one that
 goal: whoever was asked was not told what the step is for, or had to be asked again.
 inputs: a field that a step needed was not there, or was of no use.
 return: an attempt ended without a result that the run could go on by.
-nothing: a failure of a known type that the plan could route; what failed lies outside.
+nothing: a failure of a known type that the plan could route, or a worker that was too slow; what
+failed lies outside.
 """
 
 from __future__ import annotations
@@ -73,6 +74,7 @@ _CODES: Final[dict[Missing, frozenset[str]]] = {
             "not_available",
         }
     ),
+    Missing.NOTHING: frozenset({"start_by_passed"}),
     Missing.RETURN: frozenset(
         {
             "bad_ops", "save_too_large", "result_too_large", "undo_too_large", "bad_frame",

@@ -196,6 +196,15 @@ def test_nothing_a_failure_of_a_known_type_that_the_plan_routes(log: Told) -> No
     assert log.trouble.missing is Missing.NOTHING
 
 
+def test_nothing_a_worker_that_was_too_slow() -> None:
+    log = Told()
+    log.start(chain(1))
+    log.now_ms += 31_000
+    log.began("s0")
+    assert [each.missing for each in log.trouble.findings] == [Missing.NOTHING]
+    assert log.report.conflicts.refused == 1
+
+
 def test_what_a_failure_says_of_itself_is_left_out(log: Told) -> None:
     failed(log, "s0", error_class="hunter2", message="hunter2", dependency="hunter2")
     assert "hunter2" not in str(msgspec.json.encode(log.trouble))
