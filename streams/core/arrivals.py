@@ -26,6 +26,7 @@ from dalsegno.streams.core.stubs import (
     unpack_event,
 )
 from dalsegno.streams.core.units import Units
+from dalsegno.streams.core.warm import PASSES
 
 _TRANSITIONS: Final = "transitions"
 _DEAD_LETTERS: Final = "dead-letters"
@@ -199,7 +200,7 @@ class Arrivals:
             if isinstance(ruled, Run):
                 self._runs.add(ruled)
                 self._units.start(ruled, event)
-        except (MemoryError, RecursionError):
+        except PASSES:
             raise
         # A unit's boundary, as in `Units`: a start that raises costs its own run.
         except Exception as error:  # noqa: BLE001
@@ -272,7 +273,7 @@ class Arrivals:
                 self._answer(event, ruling, head.state)
             if ruling.outcome is not Outcome.DUPLICATE:
                 self._audit_stub(stub, event, ruling)
-        except (MemoryError, RecursionError):
+        except PASSES:
             raise
         # A unit's boundary, as in `Units`: what raises costs the record, the stub stays as it was.
         except Exception as error:  # noqa: BLE001

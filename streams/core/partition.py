@@ -29,49 +29,31 @@ from dalsegno.streams.core.actions import Output
 from dalsegno.streams.core.arrivals import Arrivals
 from dalsegno.streams.core.attempt import Attempt
 from dalsegno.streams.core.controls import RULES_KNOWN, Controls
-from dalsegno.streams.core.faultpoint.points import PointsPart
 from dalsegno.streams.core.moment import Moment, Ruling
+from dalsegno.streams.core.partition_parts import (
+    ESTIMATE_KEY,
+    OWN_FORMAT,
+    PARTITION_KEY,
+    PartitionPart,
+    read_own_part,
+    sort_parts,
+)
 from dalsegno.streams.core.query import RunView, view_run, view_stub
 from dalsegno.streams.core.quotas import Quotas
 from dalsegno.streams.core.record import Record, Unreadable
 from dalsegno.streams.core.recovery.preview import Previews
-from dalsegno.streams.core.recovery.state import RecoveryPart
 from dalsegno.streams.core.releasing import Releasing
+from dalsegno.streams.core.residence import Residence
 from dalsegno.streams.core.runs import Runs
 from dalsegno.streams.core.runstate import NEVER, Run, Stub
-from dalsegno.streams.core.state_codec import StateCorrupt, run_of
+from dalsegno.streams.core.state_codec import StateCorrupt
 from dalsegno.streams.core.state_digest import digest_of
 from dalsegno.streams.core.units import Units
+from dalsegno.streams.core.warm import Warm
 
-PARTITION_KEY: Final = b"\0partition"
-# Of what a step type usually takes: with the type's name behind it.
-ESTIMATE_KEY: Final = b"e"
 EVENTS_TOPIC: Final = "dalsegno.events"
 
 _encode = msgspec.msgpack.Encoder().encode
-
-
-class PartitionPart(msgspec.Struct, array_like=True, kw_only=True):
-    """The partition's own part. `outputs`: dense counts. `numbers`: of monotone kinds."""
-
-    format: int
-    position: int
-    log_ms: int
-    live_ms: int
-    anchor_ms: int
-    rules: int
-    policy: Policy
-    policy_number: int
-    counts: list[int]
-    waiting: int
-    outputs: list[tuple[str, int]]
-    numbers: list[tuple[str, int]]
-    recovery: RecoveryPart | None = None
-    points: PointsPart | None = None
-
-
-_own_part = msgspec.msgpack.Decoder(PartitionPart)
-_FORMAT: Final = 1
 _OUTCOMES: Final = tuple(Outcome)
 
 
@@ -258,17 +240,23 @@ class Partition:
 
     def run(self, run_id: str) -> RunView | None:
         """What is known of a run; None when nothing is."""
-        held = self._runs.get(run_id)
+        held = self._runs.look(run_id)
         if held is None:
             return None
         return view_stub(held) if isinstance(held, Stub) else view_run(held)
 
     def is_open(self, run_id: str) -> bool:
         """Whether more may come of this run: it is live, or reports wait for its start."""
-        held = self._runs.get(run_id)
+        held = self._runs.look(run_id)
         if isinstance(held, Stub):
             return held.head.state is None and not held.head.refusal
         return held is not None
+
+    @property
+    def residence(self) -> Residence | None:
+        """What its owner does about runs that are not in memory; None without a store."""
+        held = self._runs.residency
+        return None if held is None else Residence(self._runs, held, self._now)
 
     @property
     def previews(self) -> Previews:
@@ -276,7 +264,7 @@ class Partition:
         return Previews(self._now, self._runs, self._controls.numbers)
 
     def run_ids(self) -> Iterator[str]:
-        """Ids of all runs and stubs, in the order in which they came."""
+        """Ids of all runs and stubs, those in memory first."""
         return self._runs.ids()
 
     def drain_in_flight(self) -> list[tuple[tuple[str, str], Attempt | None]]:
@@ -311,7 +299,7 @@ class Partition:
         counts = self._arrivals.counts
         return _encode(
             PartitionPart(
-                format=_FORMAT,
+                format=OWN_FORMAT,
                 position=self.position,
                 log_ms=clock.log_ms,
                 live_ms=clock.live_ms,
@@ -343,39 +331,45 @@ class Partition:
         Without the partition's own part the result is empty. Raises `StateCorrupt`.
         """
         partition = cls(number, mac_keys=mac_keys, topic=topic, rules_known=rules_known)
-        headers: dict[str, bytes] = {}
-        others: dict[str, list[tuple[bytes, bytes]]] = {}
-        estimates: list[tuple[str, bytes]] = []
-        own: bytes | None = None
-        plans = partition._now.plans
-        for key, value in parts:
-            kind = key[:1]
-            if kind == b"r":
-                headers[key[1:].decode()] = value
-            elif kind == b"p":
-                plans.restore(key[1:], value)
-            elif kind == ESTIMATE_KEY:
-                estimates.append((key[1:].decode(), value))
-            elif key == PARTITION_KEY:
-                own = value
-            else:
-                others.setdefault(run_of(key)[0], []).append((key, value))
-        if own is None:
-            if headers:
-                raise StateCorrupt(f"partition {number}: {len(headers)} runs and no own part")
-            return partition
-        partition._now.flying = partition._runs.load(headers, others)
-        partition._load(own)
-        partition._load_recovery(estimates)
+        partition._take(parts)
         return partition
 
+    @classmethod
+    def open(
+        cls,
+        number: int,
+        warm: Warm,
+        *,
+        mac_keys: tuple[str, ...] = (),
+        topic: str = EVENTS_TOPIC,
+        rules_known: tuple[int, ...] = RULES_KNOWN,
+    ) -> Partition:
+        """The partition as the store has it; its runs stay there until they are touched.
+
+        Raises `StateCorrupt`, `WarmLost`.
+        """
+        partition = cls(number, mac_keys=mac_keys, topic=topic, rules_known=rules_known)
+        partition._now.flying = partition._runs.open_store(warm)
+        partition._take(warm.others(), stored=True)
+        return partition
+
+    def _take(self, parts: Iterable[tuple[bytes, bytes]], *, stored: bool = False) -> None:
+        sorted_out = sort_parts(parts)
+        own, headers = sorted_out.own, sorted_out.headers
+        for digest, plan in sorted_out.plans:
+            self._now.plans.restore(digest, plan)
+        if own is None:
+            found = self._runs.open if stored else len(headers)
+            if found:
+                raise StateCorrupt(f"partition {self.number}: {found} runs and no own part")
+            return
+        if not stored:
+            self._now.flying = self._runs.load(headers, sorted_out.others)
+        self._load(own)
+        self._load_recovery(sorted_out.estimates)
+
     def _load(self, data: bytes) -> None:
-        try:
-            own = _own_part.decode(data)
-        except msgspec.MsgspecError as error:
-            raise StateCorrupt(f"partition {self.number}: {error}") from error
-        if own.format != _FORMAT:
-            raise StateCorrupt(f"state of format {own.format}; this code reads {_FORMAT}")
+        own = read_own_part(self.number, data)
         now = self._now
         self.position = own.position
         now.clock.log_ms, now.clock.live_ms = own.log_ms, own.live_ms

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
 from typing import Final
 
@@ -12,9 +13,12 @@ from dalsegno.schemas.plan import Plan
 from dalsegno.streams.core.plan import CompiledPlan, compile_plan
 from dalsegno.streams.core.plan_pack import before_of
 from dalsegno.streams.core.rows import StepRow
+from dalsegno.streams.core.warm import Warm
 
 # How many plans are known by the bytes they came in, so that a repeated one is not checked again.
 _KNOWN_MAX: Final = 256
+# With a store: from so many on, plans that no run in memory follows are forgotten.
+_REMEMBERED: Final = 1_000
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -47,6 +51,56 @@ class PlanStore:
         self._last: Plan | None = None
         self._last_source = b""
         self._dirty: dict[bytes, None] = {}
+        self._warm: Warm | None = None
+        # With a store: what it does not know yet, by the capture that says so (0: none yet).
+        self._touched: dict[bytes, int] = {}
+        self._captures = 0
+        self._remember = _REMEMBERED
+
+    def open_store(self, warm: Warm) -> None:
+        """Plans that are not known are asked for there from now on."""
+        self._warm = warm
+
+    def _know(self, digest: bytes) -> None:
+        """Sees that what the store has of a plan is known. Raises `WarmLost`."""
+        if self._warm is None or digest in self._refs or digest in self._longer:
+            return
+        if digest in self._touched:
+            return
+        found = self._warm.plans((digest,)).get(digest)
+        if found is not None:
+            self._cold[digest] = found.packed
+            if found.refs:
+                self._refs[digest] = found.refs
+            if found.longer:
+                self._longer[digest] = found.longer
+
+    def _touch(self, digest: bytes) -> None:
+        self._know(digest)
+        if self._warm is not None:
+            self._touched[digest] = 0
+
+    def captured(self, number: int) -> None:
+        """What changed so far is on its way to the store."""
+        self._captures = number
+        for digest, at in self._touched.items():
+            if not at:
+                self._touched[digest] = number
+
+    def stored(self, number: int, followed: Callable[[], set[bytes]]) -> None:
+        """The store has everything up to this capture: plans that no run in memory follows may be
+        forgotten.
+        """
+        self._touched = {d: at for d, at in self._touched.items() if not 0 < at <= number}
+        if len(self._refs) + len(self._longer) <= self._remember:
+            return
+        kept = followed()
+        for digest in {*self._refs, *self._longer, *self._cold} - kept - self._touched.keys():
+            self._refs.pop(digest, None)
+            self._longer.pop(digest, None)
+            self._entries.pop(digest, None)
+            self._cold.pop(digest, None)
+        self._remember = 2 * len(self._refs) + _REMEMBERED
 
     def compiled(self, plan: Plan, policy: Policy, ttl_ms: int) -> tuple[PlanEntry, bytes]:
         """The entry of a plan, and a digest of the plan as it came. Raises `PlanRefused`.
@@ -70,14 +124,17 @@ class PlanStore:
 
     def interned(self, plan: CompiledPlan, known: tuple[StepRow, ...] = ()) -> PlanEntry:
         """The entry of an equal plan, if there is one. `known`: rows of the plan it extends."""
+        self._know(plan.digest)
         return self.get(plan.digest) if plan.digest in self._refs else PlanEntry(plan, known)
 
     def get(self, digest: bytes) -> PlanEntry:
         """The entry of a plan that some run or stub names. Raises `KeyError` for any other."""
         entry = self._entries.get(digest)
         if entry is None:
+            self._know(digest)
             parts = [self._cold[digest]]
             while before := before_of(parts[-1]):
+                self._know(before)
                 shorter = self._entries.get(before)
                 parts.append(self._cold[before] if shorter is None else shorter.plan.pack())
             entry = self._entries[digest] = PlanEntry(CompiledPlan.unpack(*reversed(parts)))
@@ -87,6 +144,7 @@ class PlanStore:
     def hold(self, entry: PlanEntry) -> None:
         """One more run or stub names the plan."""
         digest = entry.plan.digest
+        self._touch(digest)
         refs = self._refs.get(digest, 0)
         self._refs[digest] = refs + 1
         if refs == 0:
@@ -98,10 +156,12 @@ class PlanStore:
                     self._lengthen(entry.plan.before)
 
     def _lengthen(self, digest: bytes) -> None:
+        self._touch(digest)
         self._longer[digest] = self._longer.get(digest, 0) + 1
 
     def drop(self, digest: bytes) -> None:
         """One less; the last one removes the plan, and those before it that it was the last of."""
+        self._touch(digest)
         self._refs[digest] -= 1
         if self._refs[digest]:
             return
@@ -116,6 +176,7 @@ class PlanStore:
             digest = before_of(packed)
             if not digest:
                 return
+            self._touch(digest)
             self._longer[digest] -= 1
             if not self._longer[digest]:
                 del self._longer[digest]
@@ -136,6 +197,17 @@ class PlanStore:
             return None
         entry = self._entries.get(digest)
         return self._cold[digest] if entry is None else entry.plan.pack()
+
+    def all(self, named: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
+        """Every plan and its bytes; `named`: what runs name that are not in memory."""
+        digests: set[bytes] = set()
+        for digest in {*self._refs, *self._longer, *named} - {b""}:
+            while digest and digest not in digests:
+                self._know(digest)
+                digests.add(digest)
+                digest = before_of(self.packed(digest) or b"")  # noqa: PLW2901 - along the chain
+        for digest in sorted(digests):
+            yield digest, self.packed(digest) or b""
 
     def digests(self) -> list[bytes]:
         """Digests of all plans that are named, in order."""

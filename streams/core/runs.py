@@ -1,22 +1,24 @@
-"""The runs of a partition: in memory, or as the bytes that a restore or the end of a run left."""
+"""The runs of a partition, and what has changed since the last capture."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
 from dalsegno.streams.core import tags
 from dalsegno.streams.core.attempt import Attempt
+from dalsegno.streams.core.capturing import Held, capture_held, parts_of
 from dalsegno.streams.core.deadlines import refresh
 from dalsegno.streams.core.draft import Draft
 from dalsegno.streams.core.faultpoint.attempts import all_landed, follow, went_well
 from dalsegno.streams.core.faultpoint.points import Points
+from dalsegno.streams.core.held_runs import HeldRuns
 from dalsegno.streams.core.in_flight import attempt, attempt_of
 from dalsegno.streams.core.plan_store import PlanStore
 from dalsegno.streams.core.recovery.adopting import before_adoption, count_pace, put_in_lines
 from dalsegno.streams.core.recovery.state import Recovery
 from dalsegno.streams.core.recovery.unowned import Unowned, unowned_in
+from dalsegno.streams.core.residency import Residency
 from dalsegno.streams.core.runstate import FLYING, NEVER, Run, Stub, aloft
 from dalsegno.streams.core.state_codec import (
     KIND_RUN,
@@ -24,85 +26,41 @@ from dalsegno.streams.core.state_codec import (
     PAGE_IDS,
     Prefix,
     StateCorrupt,
-    all_parts,
     header_key,
-    pack_run,
-    pack_stub,
-    pack_waiting,
     part_key,
     part_keys,
     read_prefix,
-    run_part,
-    unpack_run,
-    unpack_stub,
 )
-from dalsegno.streams.core.timers import Timers
-
-Held = Run | Stub
+from dalsegno.streams.core.warm import PackedRun, Warm
+from dalsegno.streams.core.weight import weight_of
 
 # One-shot ids that a run remembers: beyond it the oldest page of them is forgotten.
 IDS_MAX: Final = 1_024
+_LOADED_AT_ONCE: Final = 500
 # Ids that a run may ever use: pages of them are numbered in 16 bits. A cancel is always taken.
 IDS_EVER_MAX: Final = PAGE_IDS * 65_534
 
 
-class Cold:
-    """A run or stub as bytes: its header part and the others as (key, value)."""
-
-    __slots__ = ("header", "parts")
-
-    def __init__(self, header: bytes, parts: list[tuple[bytes, bytes]]) -> None:
-        self.header = header
-        self.parts = parts
-
-
-class Runs:
-    """All runs and stubs, their deadlines, and what has changed since the last capture.
-
-    `open` counts runs that have not ended.
-    """
+class Runs(HeldRuns):
+    """All runs and stubs, their deadlines, and what has changed since the last capture."""
 
     def __init__(self, plans: PlanStore, recovery: Recovery, points: Points) -> None:
-        self._plans = plans
+        super().__init__(plans)
         self._recovery = recovery
         self._points = points
         self._to_hold: list[str] = []
-        self._held: dict[str, Held | Cold] = {}
-        self._dirty: dict[str, set[int]] = {}
         self._gone: dict[bytes, None] = {}
         self._flights: dict[tuple[str, str], None] = {}
-        self.log_timers = Timers(self._log_due)
-        self.live_timers = Timers(self._live_due)
-        self.open = 0
-
-    def ids(self) -> Iterator[str]:
-        """Ids of all runs and stubs."""
-        return iter(self._held)
-
-    def get(self, run_id: str) -> Held | None:
-        """A run or stub, read back from its bytes if need be. Raises `StateCorrupt`."""
-        held = self._held.get(run_id)
-        if type(held) is not Cold:
-            return held  # type: ignore[return-value]
-        prefix = read_prefix(held.header)
-        thawed: Held
-        if prefix.kind == KIND_RUN:
-            entry = self._plans.get(prefix.plan)
-            run = unpack_run(run_id, held.header, held.parts, entry)
-            run.log_due, run.live_due = prefix.log_due, prefix.live_due
-            thawed = run
-        else:
-            thawed = unpack_stub(run_id, held.header, held.parts)
-        self._held[run_id] = thawed
-        return thawed
 
     def unowned(self, run_id: str, width: int) -> list[Unowned]:
         """What of a run waits for nobody. Of one that is still bytes, only its deadlines are asked
         about: it was in order when it was saved. One without a deadline is read back and looked at.
         """
         held = self._held.get(run_id)
+        if held is None and self.residency is not None:
+            return []
         due = NEVER if held is None else self._log_due(run_id)
-        if type(held) is Cold and due == NEVER:
+        if type(held) is PackedRun and due == NEVER:
             held = self.get(run_id)
         if isinstance(held, Run):
             holds = self._recovery.holds
@@ -110,18 +68,6 @@ class Runs:
         if held is None or (due != NEVER and self.log_timers.knows(run_id, due)):
             return []
         return [Unowned(run_id=run_id, step="", state="", why="no timer for its log deadline")]
-
-    def _log_due(self, run_id: str) -> int:
-        held = self._held.get(run_id)
-        if held is None:
-            return NEVER
-        return read_prefix(held.header).log_due if isinstance(held, Cold) else held.log_due
-
-    def _live_due(self, run_id: str) -> int:
-        held = self._held.get(run_id)
-        if held is None:
-            return NEVER
-        return read_prefix(held.header).live_due if isinstance(held, Cold) else held.live_due
 
     def add(self, held: Held) -> None:
         """Takes a new run or stub in the place of a stub, if there is one."""
@@ -189,6 +135,8 @@ class Runs:
         self._forget(stub)
         del self._held[stub.id]
         self._dirty.pop(stub.id, None)
+        if self.residency is not None:
+            self.residency.removed(stub.id)
         if stub.kept:
             self._gone[header_key(stub.id)] = None
             self._gone[part_key(stub.id, tags.ALL_WAITING)] = None
@@ -275,47 +223,33 @@ class Runs:
         self._gone = {}
         for run_id, marks in self._dirty.items():
             held = self._held[run_id]
-            assert not isinstance(held, Cold), "bytes do not change"
-            held.kept = True
-            if isinstance(held, Stub):
-                header = out[header_key(run_id)] = pack_stub(held)
-                if tags.ALL_WAITING in marks:
-                    key = part_key(run_id, tags.ALL_WAITING)
-                    out[key] = waiting_part(held)
-                if not held.waiting:
-                    # A stub is looked at rarely: its bytes are its smallest form.
-                    self._held[run_id] = Cold(header, [])
-                continue
-            out[header_key(run_id)] = pack_run(held)
-            for tag in sorted(marks):
-                if tag == tags.ALL_CONTEXT:
-                    name = b"c" + run_id.encode() + b"\0"
-                    for tail, value in held.context.drain_dirty():
-                        out[name + tail] = value
-                else:
-                    key, part = run_part(held, tag)
-                    out[key] = part
-        self._dirty = {}
+            assert not isinstance(held, PackedRun), "bytes do not change"
+            capture_held(held, marks, out)
+            if isinstance(held, Stub) and not held.waiting:
+                # A stub is looked at rarely: its bytes are its smallest form.
+                self._held[run_id] = PackedRun(out[header_key(run_id)] or b"", [])
         for digest in self._plans.take_dirty():
             out[b"p" + digest] = self._plans.packed(digest)
+        if self.residency is not None:
+            for run_id in self._dirty:
+                self.residency.aged(run_id, weight_of(self._held[run_id]), self.stamp)
+            self.residency.captured(self._dirty)
+            self._plans.captured(self.residency.captures)
+        self._dirty = {}
         return list(out.items())
 
     def parts(self) -> dict[bytes, bytes]:
         """Every part of every run, stub and plan."""
         out: dict[bytes, bytes] = {}
         for run_id, held in self._held.items():
-            if isinstance(held, Cold):
-                out[header_key(run_id)] = held.header
-                out.update(held.parts)
-            elif isinstance(held, Stub):
-                out[header_key(run_id)] = pack_stub(held)
-                if held.waiting:
-                    out[part_key(run_id, tags.ALL_WAITING)] = waiting_part(held) or b""
-            else:
-                out[header_key(run_id)] = pack_run(held)
-                out.update(all_parts(held))
-        for digest in self._plans.digests():
-            out[b"p" + digest] = self._plans.packed(digest) or b""
+            out.update(parts_of(run_id, held))
+        named = set(map(self._plan_of, self._held.values()))
+        if self.residency is not None:
+            for run_id, packed in self.residency.runs(self._held):
+                out.update(parts_of(run_id, packed))
+                named.add(read_prefix(packed.header).plan)
+        for digest, plan in self._plans.all(named):
+            out[b"p" + digest] = plan
         return out
 
     def load(self, headers: dict[str, bytes], parts: dict[str, list[tuple[bytes, bytes]]]) -> int:
@@ -325,7 +259,7 @@ class Runs:
         flying = 0
         for run_id, header in headers.items():
             prefix: Prefix = read_prefix(header)
-            self._held[run_id] = Cold(header, parts.pop(run_id, []))
+            self._held[run_id] = PackedRun(header, parts.pop(run_id, []))
             if prefix.log_due != NEVER:
                 logs.append((prefix.log_due, run_id))
             if prefix.live_due != NEVER:
@@ -334,16 +268,36 @@ class Runs:
                 self._plans.restore_hold(prefix.plan)
             if prefix.kind == KIND_RUN:
                 self.open += 1
-            if prefix.held:
-                self._to_hold.append(run_id)
-            if prefix.flying:
-                flying += prefix.flying
-                self._flights[run_id, ""] = None
+            flying += self._moves(run_id, prefix)
         if parts:
             raise StateCorrupt(f"parts without a header: runs {sorted(parts)[:3]}")
         self.log_timers.load(logs)
         self.live_timers.load(lives)
         return flying
+
+    def _moves(self, run_id: str, prefix: Prefix) -> int:
+        if prefix.held:
+            self._to_hold.append(run_id)
+        if prefix.flying:
+            self._flights[run_id, ""] = None
+        return prefix.flying
+
+    def open_store(self, warm: Warm) -> int:
+        """Takes a partition whose runs are outside, but for those that move. Returns how many
+        attempts are in flight.
+        """
+        self.residency = Residency(warm)
+        self._plans.open_store(warm)
+        self.open = warm.totals().open
+        if self.residency.outside:
+            self.log_timers.all_outside()
+            self.live_timers.all_outside()
+        moving = warm.moving()
+        return sum(
+            self._moves(run_id, self._came(run_id, packed))
+            for first in range(0, len(moving), _LOADED_AT_ONCE)
+            for run_id, packed in warm.load(moving[first : first + _LOADED_AT_ONCE]).items()
+        )
 
     def drain_in_flight(self) -> list[tuple[tuple[str, str], Attempt | None]]:
         """Attempts in flight that changed since the last call; after a restore, all of them."""
@@ -371,8 +325,3 @@ def _forget_ids(run: Run, marks: set[int]) -> None:
         for name in list(islice(run.seen, PAGE_IDS)):
             del run.seen[name]
         head.seen_from += PAGE_IDS
-
-
-def waiting_part(stub: Stub) -> bytes | None:
-    """The waiting part of a stub, None when nothing waits."""
-    return pack_waiting(stub.waiting) if stub.waiting else None

@@ -33,6 +33,7 @@ from dalsegno.streams.core.runs import IDS_EVER_MAX, Runs
 from dalsegno.streams.core.runstate import Run, Stub
 from dalsegno.streams.core.step_table import PENDING, READY
 from dalsegno.streams.core.stepping import fire as _fire
+from dalsegno.streams.core.warm import PASSES
 
 _TRANSITIONS: Final = "transitions"
 # To look a member of an enum up in its class takes six times as long as a global.
@@ -98,7 +99,7 @@ class Units:
                 if draft.seen and ruling.outcome is Outcome.REFUSED:
                     ruling = self._refuse_for_good(run, draft.seen, ruling)
                 self.turn_away(run, event, ruling)
-        except (MemoryError, RecursionError):
+        except PASSES:
             raise
         # The task boundary of a unit (P12): what raises costs its run, and nothing else.
         except Exception as error:  # noqa: BLE001
@@ -162,7 +163,7 @@ class Units:
                 self._record(draft, cause, _TIMER, "", fired.step, fired.epoch)
             else:
                 self._now.flying += self._runs.adopt(draft)
-        except (MemoryError, RecursionError):
+        except PASSES:
             raise
         # As for events: a timer is a unit of its own.
         except Exception as error:  # noqa: BLE001

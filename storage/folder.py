@@ -1,0 +1,78 @@
+"""Where an engine keeps its databases: a folder of its own, held by a lock of the kernel.
+
+A lock file that stays behind locks nothing: the kernel's lock goes with the process. Engines that
+share a data folder take `engine-0`, `engine-1` and so on, whichever is free.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from pathlib import Path
+from typing import Final
+
+from dalsegno.storage.errors import StoreFullError
+
+ENGINES_MAX: Final = 64
+_LOCK: Final = "lock"
+
+
+class EngineFolder:
+    """One locked folder. Held until `release`, or the end of the process."""
+
+    def __init__(self, path: Path, handle: int) -> None:
+        self.path = path
+        self._handle = handle
+
+    @classmethod
+    def take(cls, data: Path) -> EngineFolder:
+        """The first free folder under `data`. Raises `StoreFullError` if there is none, or none
+        can be made.
+        """
+        for number in range(ENGINES_MAX):
+            path = data / f"engine-{number}"
+            try:
+                path.mkdir(parents=True, exist_ok=True)
+                handle = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            except OSError as error:
+                raise StoreFullError(f"{path}: {error}") from error
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(handle)
+                continue
+            return cls(path, handle)
+        raise StoreFullError(f"{data} has {ENGINES_MAX} engine folders, all in use")
+
+    def partition(self, number: int) -> Path:
+        """The newest folder of a partition's database."""
+        return self._made(number, max(self._numbers(number), default=0))
+
+    def another(self, number: int) -> Path:
+        """A new folder, for a partition whose database cannot be had or used. Removes the old
+        ones; files that are still open go when they are closed.
+        """
+        numbers = self._numbers(number)
+        for old in numbers:
+            shutil.rmtree(self._path(number, old), ignore_errors=True)
+        return self._made(number, max(numbers, default=0) + 1)
+
+    def _made(self, number: int, generation: int) -> Path:
+        path = self._path(number, generation)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreFullError(f"{path}: {error}") from error
+        return path
+
+    def _path(self, number: int, generation: int) -> Path:
+        return self.path / f"partition-{number}.{generation}"
+
+    def _numbers(self, number: int) -> list[int]:
+        found = self.path.glob(f"partition-{number}.*")
+        return [int(path.suffix[1:]) for path in found if path.suffix[1:].isdigit()]
+
+    def release(self) -> None:
+        """Let another engine have it."""
+        os.close(self._handle)
