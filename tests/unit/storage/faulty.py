@@ -13,7 +13,8 @@ Change = Callable[[bytes, bytes], bytes]
 class FaultyTable:
     """`busy`, `full`: how many writes to refuse next; `fail_after`: not at once.
 
-    `lie`: what becomes of values that are read (key, value). `twice`: every write is done twice. `waits`: called before each call.
+    `lie`: what becomes of values that are read (key, value). `twice`: every write is done twice.
+    `waits`: called before each call.
     """
 
     def __init__(self, table: Table) -> None:
