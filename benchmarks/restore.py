@@ -2,7 +2,8 @@
 
 The first figure reads 200,000 records of 400 bytes back, two partitions at a time as an engine
 does. The second kills an engine with -9 under a steady load and restarts it: boot until it is
-ready, and the longest gap between two handoffs.
+ready, and the longest gap between two handoffs. The third restores many parked runs: in bulk into
+the local databases, and again with those in place, when only the tail since then has to be read.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pathlib import Path
 from benchmarks.engine import HandoffWatch
 from benchmarks.engine_lab.lab import EngineRun, broker, create_topics
 from benchmarks.engine_lab.load import EVENTS_PER_RUN, Loader, events
+from benchmarks.engine_lab.parked import Changelog, Reading, read_back, records
 from confluent_kafka import Producer
 from rich.console import Console
 from rich.table import Table
@@ -25,7 +27,10 @@ from rich.table import Table
 from dalsegno.ops.embedded import EmbeddedKafka
 from dalsegno.schemas.codec import encode
 from dalsegno.schemas.outputs import Claim
+from dalsegno.streams.engine.metrics import EngineMetrics
 from dalsegno.streams.engine.restore import CLAIM_KEY, RestoreJob, RestoreProgress, restore
+from dalsegno.streams.engine.sinks import PartsSink
+from dalsegno.streams.engine.warm_tier import WarmTier, look
 
 RECORDS_AIM = 80_000
 PARTITIONS = 4
@@ -76,7 +81,9 @@ def bulk(kafka: EmbeddedKafka, records: int) -> tuple[float, float]:
 
     def one(partition: int) -> int:
         job = RestoreJob(partition, f"bench-{partition}", topics.events, topics.runs_changelog)
-        return len(restore(made, job, RestoreProgress()).parts)
+        sink = PartsSink()
+        restore(made, job, RestoreProgress(), sink)
+        return len(sink.parts)
 
     began, cpu = time.perf_counter(), time.process_time()
     with ThreadPoolExecutor(made.restores_at_once) as pool:
@@ -120,11 +127,34 @@ def failover(kafka: EmbeddedKafka, folder: Path, static: str) -> dict[str, float
     return {"ready s": boot, "gap s": gap}
 
 
+def parked(kafka: EmbeddedKafka, folder: Path, runs: int, tail: int) -> list[tuple[str, Reading]]:
+    """Bulk without local databases, and a restart with them after `tail` more records."""
+    made = create_topics(kafka.bootstrap, f"parked-{time.time_ns()}", PARTITIONS)
+    made = made.model_copy(update={"data_dir": str(folder / f"data-{time.time_ns()}")})
+    log, each = Changelog(made), runs // PARTITIONS
+    for partition in range(PARTITIONS):
+        log.write(partition, records(partition, partition * each, each))
+    tier = WarmTier(made, look(made), EngineMetrics())
+    try:
+        bulk_reading = read_back(log, PARTITIONS, tier)
+        for partition in range(PARTITIONS):
+            more = records(partition, partition * each, tail // PARTITIONS // 3)
+            log.write(partition, more)
+        found = [("bulk, no database", bulk_reading)]
+        found.append((f"restart, tail {tail:,}", read_back(log, PARTITIONS, tier)))
+        found.append(("restart, no tail", read_back(log, PARTITIONS, tier)))
+    finally:
+        tier.close()
+    return found
+
+
 def main(argv: list[str]) -> int:
     """Runs the benchmark; returns 1 when an aim is missed."""
     options = argparse.ArgumentParser(prog="benchmarks.restore", description=__doc__)
     options.add_argument("--records", type=int, default=200_000)
     options.add_argument("--no-failover", action="store_true")
+    options.add_argument("--runs", type=int, default=1_000_000, help="parked runs; 0: none")
+    options.add_argument("--tail", type=int, default=30_000)
     chosen = options.parse_args(argv)
     console = Console()
     with tempfile.TemporaryDirectory() as folder, broker() as kafka:
@@ -138,8 +168,18 @@ def main(argv: list[str]) -> int:
                 found = failover(kafka, Path(folder), static)
                 table.add_row(name, f"{found['ready s']:.1f}", f"{found['gap s']:.1f}")
             console.print(table)
+        slow = False
+        for runs in sorted({chosen.runs // 10, chosen.runs} - {0}):
+            table = Table("", "seconds", "records read", "runs", title=f"{runs:,} parked runs")
+            read = parked(kafka, Path(folder), runs, chosen.tail)
+            for name, reading in read:
+                row = (f"{reading.seconds:.2f}", f"{reading.records:,}", f"{reading.runs:,}")
+                table.add_row(name, *row)
+            console.print(table)
+            slow |= any(reading.runs != runs for _, reading in read)
+            slow |= read[1][1].seconds > read[0][1].seconds / 2 and runs > 100_000
     console.print(f"aim: {RECORDS_AIM:,} records/s in bulk")
-    return int(rate < RECORDS_AIM)
+    return int(rate < RECORDS_AIM or slow)
 
 
 if __name__ == "__main__":

@@ -74,7 +74,8 @@ class RocksTable:
         """Opens or makes the database. Raises `StoreLostError`, `StoreFullError`."""
         self._folder = folder
         self._process = os.getpid()
-        self._using = threading.Lock()
+        self._idle = threading.Condition()
+        self._users = 0
         self._open = True
         try:
             self._db = rocksdict.Rdict(str(folder), memory.options())
@@ -140,10 +141,11 @@ class RocksTable:
 
     def close(self) -> None:
         """Flush if it can be, and let go of it."""
-        with self._using:
+        with self._idle:
             if not self._open:
                 return
             self._open = False
+            self._idle.wait_for(lambda: not self._users)
         if self._process != os.getpid():
             return
         try:
@@ -156,12 +158,18 @@ class RocksTable:
         if self._process != os.getpid():
             # What a forked process writes would be lost without a word.
             raise StoreLostError(f"{self._folder} was opened by process {self._process}")
-        if not self._open:
-            raise StoreLostError(f"{self._folder} is closed")
+        with self._idle:
+            if not self._open:
+                raise StoreLostError(f"{self._folder} is closed")
+            self._users += 1
         try:
             return work()
         except Exception as error:
             raise _typed(error, writing=writing) from error
+        finally:
+            with self._idle:
+                self._users -= 1
+                self._idle.notify_all()
 
 
 def _typed(error: Exception, *, writing: bool) -> StoreError:

@@ -39,6 +39,10 @@ class HeldRuns:
         if self.residency is not None:
             yield from self.residency.ids(self._held)
 
+    def held_ids(self) -> Iterator[str]:
+        """Ids of those in memory."""
+        return iter(self._held)
+
     def get(self, run_id: str) -> Held | None:
         """A run or stub, read back from its bytes if need be. Raises `StateCorrupt`, `WarmLost`."""
         held = self._held.get(run_id)

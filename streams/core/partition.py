@@ -267,6 +267,10 @@ class Partition:
         """Ids of all runs and stubs, those in memory first."""
         return self._runs.ids()
 
+    def held_ids(self) -> Iterator[str]:
+        """Ids of the runs and stubs that are in memory."""
+        return self._runs.held_ids()
+
     def drain_in_flight(self) -> list[tuple[tuple[str, str], Attempt | None]]:
         """Attempts in flight that changed since the last call, by (run id, step)."""
         return self._runs.drain_in_flight()

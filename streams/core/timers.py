@@ -88,7 +88,8 @@ class Timers:
         """Runs that are queued up to a time, some `limit` of them, in no order."""
         while self._frontier[0] <= until_ms and len(self._near) < limit:
             self._widen()
-        heap, found, places = self._heap, [], [0]
+        heap, places = self._heap, [0]
+        found: list[str] = []
         while places and len(found) < limit:
             place = places.pop()
             if place < len(heap) and heap[place][0] <= until_ms:

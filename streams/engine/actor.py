@@ -33,6 +33,7 @@ from dalsegno.streams.engine.opening import claim_of, start_position
 from dalsegno.streams.engine.producers import Appended
 from dalsegno.streams.engine.restore import CLAIM_KEY, RestoreJob, RestoreProgress, restore
 from dalsegno.streams.engine.signing import Signer
+from dalsegno.streams.engine.sinks import PartsSink
 from dalsegno.streams.engine.ticking import append_tick
 from dalsegno.streams.engine.ticks import TickPlan
 from dalsegno.streams.engine.verify import RawEvent
@@ -66,7 +67,7 @@ class ActorTask:
         self._to_faults = Signer(self._topic, self._partitions, settings.keyring, key)
         self._feed: FaultsFeed | None = None
         self._producer: FencedProducer | None = None
-        self._commit: asyncio.Task[None] | None = None
+        self._commit: asyncio.Task[object] | None = None
         self._committed = -1
         self._committed_s = 0.0
         self._running = asyncio.create_task(self._life())
@@ -115,9 +116,10 @@ class ActorTask:
         claim = claim_of(self._context, self.number, claim_id)
         await self._producer.commit({(changelog, self.number): [(CLAIM_KEY, claim)]})
         job = RestoreJob(self.number, claim_id, self._topic, changelog)
-        found = await asyncio.to_thread(restore, settings, job, RestoreProgress())
-        fold = self._build(found.parts)
-        checkpoint = fold.position if found.parts else None
+        sink = PartsSink()
+        found = await asyncio.to_thread(restore, settings, job, RestoreProgress(), sink)
+        fold = self._build(sink.parts)
+        checkpoint = None if sink.empty else fold.position
         fold.position = start_position(
             self.number, checkpoint, None, found.log_start, found.log_end
         )

@@ -45,6 +45,7 @@ from dalsegno.streams.engine.signing import Signer
 from dalsegno.streams.engine.start import ready_topics, wait_for_broker
 from dalsegno.streams.engine.stopping import StopSignals
 from dalsegno.streams.engine.transport import install
+from dalsegno.streams.engine.warm_tier import StoreFullError, WarmTier, open_tier
 from dalsegno.streams.engine.web import EngineWeb
 
 log = structlog.get_logger(__name__)
@@ -161,6 +162,15 @@ class Engine:
             raise
         return layout
 
+    async def _warm(self) -> WarmTier | None:
+        try:
+            return await asyncio.to_thread(open_tier, self._settings, self._metrics)
+        except StoreFullError as error:
+            raise StartRefusedError((f"DALSEGNO_DATA_DIR: {error}",)) from error
+        except KafkaException as error:
+            _raise_if_lost(error)
+            raise
+
     async def _serve(
         self, layout: Layout, owners: OwnersView, web: EngineWeb, url: str, stop: StopSignals
     ) -> ExitCode:
@@ -170,6 +180,7 @@ class Engine:
             settings.topics.events, layout.partitions, settings.keyring, settings.signing_key
         )
         control = ControlAppender(pool, signer)
+        warm = await self._warm()
         context = EngineContext(
             settings=settings,
             layout=layout,
@@ -184,6 +195,7 @@ class Engine:
             url=url,
             monitors=self._monitors,
             actors=self._actors,
+            warm=warm,
         )
         ownership = Ownership(context, asyncio.get_running_loop())
         app = make_app(settings)
@@ -207,6 +219,8 @@ class Engine:
             await janitor.close()
             await _stop_app(app)
             await pool.close()
+            if warm is not None:
+                await asyncio.to_thread(warm.close)
         return _exit_code(reason)
 
 

@@ -9,8 +9,9 @@ Order of a checkpoint:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from dalsegno.streams.engine.errors import EngineError, FencedError, OutcomeUnknownError
 from dalsegno.streams.engine.fence import FencedProducer
@@ -28,6 +29,16 @@ class CheckpointDone:
     size_bytes: int
 
 
+class Keeper(Protocol):
+    """Who keeps what was committed, beside the changelog. Its calls neither block nor raise."""
+
+    def captured(self) -> None:
+        """A checkpoint has been captured."""
+
+    def keep(self, parts: Sequence[tuple[bytes, bytes | None]], position: int | None) -> None:
+        """It is committed; `position` is the offset behind it, None if it is not known."""
+
+
 class Checkpointer:
     """Writes checkpoints of one fold. `failed` is called once; `done` after each commit."""
 
@@ -43,6 +54,7 @@ class Checkpointer:
         failed: Callable[[EngineError], None],
         done: Callable[[CheckpointDone], None],
         clock: Clock,
+        keeper: Keeper | None = None,
     ) -> None:
         self._fold = fold
         self._outputs = outputs
@@ -53,6 +65,7 @@ class Checkpointer:
         self._failed = failed
         self._done = done
         self._clock = clock
+        self._keeper = keeper
         self._timer: asyncio.TimerHandle | None = None
         self._running: asyncio.Task[None] | None = None
         self._captured = fold.position
@@ -103,6 +116,8 @@ class Checkpointer:
             return
         self._captured_at = self._clock()
         self._captured = self._fold.position
+        if self._keeper is not None:
+            self._keeper.captured()
         try:
             parts = self._fold.capture()
         except Exception as error:  # noqa: BLE001 - a capture cut short must not be followed by another
@@ -117,7 +132,7 @@ class Checkpointer:
         started = self._clock()
         try:
             await self._outputs.acknowledged(queued)
-            await self._producer.commit({self._changelog: parts})
+            ends = await self._producer.commit({self._changelog: parts})
         except (FencedError, OutcomeUnknownError) as error:
             # `_running` stays set: after a failure nothing more is captured or written.
             self._give_up(error)
@@ -125,6 +140,8 @@ class Checkpointer:
         except Exception as error:  # noqa: BLE001 - the boundary of this task: nobody awaits it
             self._give_up(OutcomeUnknownError(f"checkpoint: {error!r}"))
             return
+        if self._keeper is not None:
+            self._keeper.keep(parts, ends.get(self._changelog))
         self.position = position
         self.ever_committed = True
         self.committed_at = self._clock()

@@ -17,6 +17,7 @@ from dalsegno.streams.engine.metrics import EngineMetrics
 from dalsegno.streams.engine.monitor import MonitorFactory
 from dalsegno.streams.engine.producers import ProducerPool
 from dalsegno.streams.engine.settings import EngineSettings
+from dalsegno.streams.engine.warm_tier import WarmTier
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +94,7 @@ class EngineContext:
     url: str
     monitors: MonitorFactory | None = None
     actors: ActorFactory | None = None
+    warm: WarmTier | None = None
     group: Group | None = None
 
     def joined(self) -> Group:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from dalsegno.streams.engine.errors import FencedError, OutcomeUnknownError
 from dalsegno.streams.engine.producers import Handle, producer_options
@@ -62,20 +62,35 @@ class FencedProducer:
 
         await self._guard(begin, timeout_s + _SLACK_S)
 
-    async def commit(self, writes: Mapping[Place, Entries]) -> None:
+    async def commit(self, writes: Mapping[Place, Entries]) -> Mapping[Place, int]:
         """Append all entries (None: delete) in one transaction, or none of them.
+
+        The offset behind the last of each place, as far as the broker tells.
 
         Raises `FencedError` if a newer owner is there, `OutcomeUnknownError` for everything else.
         """
         timeout_s = _COMMIT_TIMEOUTS * self._timeout_s
-        await self._guard(lambda: self._transaction(writes, timeout_s), timeout_s + _SLACK_S)
+        ends: dict[Place, int] = {}
+        await self._guard(lambda: self._transaction(writes, ends, timeout_s), timeout_s + _SLACK_S)
+        return ends
 
-    def _transaction(self, writes: Mapping[Place, Entries], timeout_s: float) -> None:
+    def _transaction(
+        self, writes: Mapping[Place, Entries], ends: dict[Place, int], timeout_s: float
+    ) -> None:
+        def told(error: KafkaError | None, message: Message) -> None:
+            offset, topic, partition = message.offset(), message.topic(), message.partition()
+            if error is None and offset is not None and topic and partition is not None:
+                ends[topic, partition] = offset + 1
+
         producer = self._handle.producer
         producer.begin_transaction()
         for (topic, partition), entries in writes.items():
-            for key, value in entries:
-                producer.produce(topic, value, key, partition)
+            last = len(entries) - 1
+            for at, (key, value) in enumerate(entries):
+                if at == last:
+                    producer.produce(topic, value, key, partition, on_delivery=told)
+                else:
+                    producer.produce(topic, value, key, partition)
         # Waits for every delivery, and raises if one of them failed.
         producer.commit_transaction(timeout_s)
 

@@ -10,6 +10,7 @@ from dalsegno.schemas.outputs import Outcome, RunState
 from dalsegno.streams.core.actions import Output
 from dalsegno.streams.core.attempt import Attempt
 from dalsegno.streams.core.record import Record
+from dalsegno.streams.core.warm import Warm
 
 AttemptChange = tuple[tuple[str, str], Attempt | None]
 Parts = Iterable[tuple[bytes, bytes]]
@@ -108,6 +109,11 @@ class FoldFactory(Protocol):
 
     def restore(self, number: int, parts: Parts, *, topic: str = "") -> Fold:
         """A partition from the parts of its checkpoint."""
+
+    def open(
+        self, number: int, warm: Warm, *, mac_keys: tuple[str, ...] = (), topic: str = ""
+    ) -> Fold:
+        """A partition as a store has it. Only asked for with a data folder."""
 
 
 Clock = Callable[[], float]

@@ -15,6 +15,7 @@ from dalsegno.streams.engine.metrics import EngineMetrics
 from dalsegno.streams.engine.monitor import MonitorFigures
 from dalsegno.streams.engine.ownership import Ownership
 from dalsegno.streams.engine.task import RUNNING, PartitionTask, TaskState
+from dalsegno.streams.engine.warm_partition import WarmPartition
 
 _PER_PARTITION = (
     catalogue.OUTCOMES,
@@ -41,6 +42,11 @@ _PER_PARTITION = (
     catalogue.STEPS_HELD,
     catalogue.RECOVERY_ATTEMPTS,
     catalogue.RECOVERY_FROZEN,
+    catalogue.WARM_BYTES,
+    catalogue.WARM_RUNS,
+    catalogue.WARM_DISK,
+    catalogue.WARM_UNSAVED,
+    catalogue.WARM_STALLED,
 )
 _POINTS_MAX = 200
 """Fault points that metrics tell apart: those that are not healthy, the first of them by name."""
@@ -83,11 +89,25 @@ def _partition(metrics: EngineMetrics, task: PartitionTask) -> None:
     metrics.gauge(catalogue.RUNS_OPEN, fold.open_runs, partition=partition)
     if isinstance(fold, Partition):
         _recovery(metrics, partition, fold)
+    if task.warm is not None:
+        _warm(metrics, partition, task.warm)
     figures = task.feed.figures() if task.feed is not None else None
     if figures is not None:
         _monitor(metrics, partition, figures)
     if task.actor is not None and task.actor.fold is not None:
         _fault_points(metrics, partition, task.actor.fold)
+
+
+def _warm(metrics: EngineMetrics, partition: str, warm: WarmPartition) -> None:
+    stat = warm.stat()
+    for metric, value in (
+        (catalogue.WARM_BYTES, warm.bytes_held),
+        (catalogue.WARM_RUNS, warm.outside),
+        (catalogue.WARM_UNSAVED, warm.unsaved),
+        (catalogue.WARM_DISK, stat.disk_bytes),
+        (catalogue.WARM_STALLED, stat.stalled),
+    ):
+        metrics.gauge(metric, value, partition=partition)
 
 
 def _recovery(metrics: EngineMetrics, partition: str, fold: Partition) -> None:

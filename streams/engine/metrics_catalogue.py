@@ -5,31 +5,48 @@ Label values are bounded: each label says by what. Run ids, keys and worker name
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
 
+from dalsegno.streams.engine.metric import SECONDS as _SECONDS
+from dalsegno.streams.engine.metric import Kind, Metric
+from dalsegno.streams.engine.metrics_warm import (
+    WARM_BYTES,
+    WARM_DISK,
+    WARM_LATE,
+    WARM_LEFT,
+    WARM_MISSING,
+    WARM_READ,
+    WARM_RUNS,
+    WARM_STALLED,
+    WARM_STALLS,
+    WARM_TOUCHED,
+    WARM_UNSAVED,
+    WARM_WIPED,
+    WARM_WRITE,
+    WARM_WRITE_FAILURES,
+)
 
-class Kind(StrEnum):
-    """Prometheus type."""
+__all__ = [
+    "CATALOGUE",
+    "WARM_BYTES",
+    "WARM_DISK",
+    "WARM_LATE",
+    "WARM_LEFT",
+    "WARM_MISSING",
+    "WARM_READ",
+    "WARM_RUNS",
+    "WARM_STALLED",
+    "WARM_STALLS",
+    "WARM_TOUCHED",
+    "WARM_UNSAVED",
+    "WARM_WIPED",
+    "WARM_WRITE",
+    "WARM_WRITE_FAILURES",
+    "Kind",
+    "Metric",
+]
 
-    COUNTER = "counter"
-    GAUGE = "gauge"
-    HISTOGRAM = "histogram"
 
-
-@dataclass(frozen=True, slots=True, eq=False)  # by identity: hashed for every output
-class Metric:
-    """One metric. `buckets` only for histograms, in the unit of the name."""
-
-    name: str
-    kind: Kind
-    meaning: str
-    labels: tuple[str, ...] = ()
-    buckets: tuple[float, ...] = ()
-
-
-_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _LONG_SECONDS = (0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 86400.0)
 
 FLOWS_MAX: Final = 50

@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from dalsegno import __version__
 from dalsegno.schemas.codec import encode
 from dalsegno.schemas.outputs import Claim
+from dalsegno.storage.errors import StoreError
+from dalsegno.storage.warm import WarmStore
 from dalsegno.streams.core.controls import RULES_KNOWN
 from dalsegno.streams.core.sequence import Sequence
 from dalsegno.streams.core.state_codec import StateCorrupt
@@ -33,6 +35,7 @@ from dalsegno.streams.engine.restore import (
     RestoreProgress,
     restore,
 )
+from dalsegno.streams.engine.sinks import PartsSink, StoreSink
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,7 @@ class Opened:
     fold: Fold
     producer: FencedProducer
     marks: dict[str, Sequence]
+    store: WarmStore | None = None
 
 
 def start_position(
@@ -104,6 +108,7 @@ class Opening:
         self._partition = partition
         self._slots = slots
         self._claim_id = secrets.token_hex(8)
+        self._sink: PartsSink | StoreSink = PartsSink()
         self.progress = RestoreProgress()
 
     async def run(self, step: Callable[[str], None]) -> Opened:
@@ -119,13 +124,19 @@ class Opening:
             step("restoring")
             async with self._slots:
                 restored = await self._restore()
-                fold = await asyncio.to_thread(self._build, restored)
+                fold = await asyncio.to_thread(self._build)
             await self._place(fold, restored)
-        except BaseException:
+        except BaseException as error:
             self.progress.cancelled = True
             await producer.close()
+            await asyncio.shield(asyncio.to_thread(self._give_up, error))
             raise
-        return Opened(fold, producer, restored.marks)
+        store = self._sink.store if isinstance(self._sink, StoreSink) else None
+        return Opened(fold, producer, restored.marks, store)
+
+    def _give_up(self, error: BaseException) -> None:
+        if isinstance(self._sink, StoreSink):
+            self._sink.give_up(error if isinstance(error, StoreError) else None)
 
     def _claim(self) -> dict[tuple[str, int], list[tuple[bytes, bytes | None]]]:
         topics = self._context.settings.topics
@@ -147,16 +158,32 @@ class Opening:
         job = RestoreJob(
             self._partition, self._claim_id, topics.events, topics.runs_changelog, channels
         )
-        return await asyncio.to_thread(restore, context.settings, job, self.progress)
+        for sink in self._sinks():
+            self._sink = sink
+            try:
+                return await asyncio.to_thread(restore, context.settings, job, self.progress, sink)
+            except StoreError as error:
+                await asyncio.to_thread(self._give_up, error)
+        raise AssertionError("the last sink is memory")
 
-    def _build(self, restored: Restored) -> Fold:
+    def _sinks(self) -> list[PartsSink | StoreSink]:
+        """A store that turns out damaged is made anew once; then all stays in memory."""
+        warm = self._context.warm
+        if warm is None:
+            return [PartsSink()]
+        return [StoreSink(warm, self._partition), StoreSink(warm, self._partition), PartsSink()]
+
+    def _build(self) -> Fold:
         topic = self._context.settings.topics.events
-        if not restored.parts:
-            return self._context.folds(
-                self._partition, mac_keys=self._context.settings.keyring.ids, topic=topic
-            )
+        sink, keys = self._sink, self._context.settings.keyring.ids
+        if isinstance(sink, PartsSink) and not sink.parts:
+            return self._context.folds(self._partition, mac_keys=keys, topic=topic)
         try:
-            return self._context.folds.restore(self._partition, restored.parts.items(), topic=topic)
+            if isinstance(sink, StoreSink):
+                return self._context.folds.open(
+                    self._partition, sink.opened, mac_keys=keys, topic=topic
+                )
+            return self._context.folds.restore(self._partition, sink.parts.items(), topic=topic)
         except StateCorrupt as error:
             raise PartitionStoppedError(
                 self._partition,
@@ -166,7 +193,7 @@ class Opening:
             ) from error
 
     async def _place(self, fold: Fold, restored: Restored) -> None:
-        checkpoint = fold.position if restored.parts else None
+        checkpoint = None if self._sink.empty else fold.position
         committed = None
         if checkpoint is None:
             events = self._context.settings.topics.events

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final, Self
 
 from dalsegno.schemas.outputs import RunState
@@ -91,7 +92,8 @@ async def list_runs(tasks: Iterable[PartitionTask], wanted: RunFilter) -> dict[s
     scanned = 0
     for task in tasks:
         fold = task.fold
-        for run_id in list(fold.run_ids()) if fold is not None else []:
+        ids = () if fold is None else islice(fold.run_ids(), SCAN_MAX + 1)
+        for run_id in list(ids):
             if len(found) >= wanted.limit or scanned >= SCAN_MAX:
                 return {"runs": found, "complete": False}
             scanned += 1

@@ -71,7 +71,7 @@ class Reconciler:
             return None
         found = 0
         until_s = self._clock() + SLICE_S
-        for run_id in list(fold.run_ids()):
+        for run_id in list(fold.held_ids()):
             for waits in fold.previews.unowned(run_id):
                 found += 1
                 if found <= _NAMED_MAX:

@@ -22,6 +22,7 @@ from dalsegno.streams.core.sequence import Sequence
 from dalsegno.streams.engine.errors import RestoreError
 from dalsegno.streams.engine.security import librdkafka_options
 from dalsegno.streams.engine.settings import EngineSettings
+from dalsegno.streams.engine.sinks import Sink
 
 CLAIM_KEY: Final = b"\x00claim"
 """Key of the owner's claim in the changelog. It is not a part of the state."""
@@ -51,7 +52,6 @@ class RestoreProgress:
 class Restored:
     """What was read. `log_start` and `log_end` bound the events partition at that time."""
 
-    parts: dict[bytes, bytes]
     marks: dict[str, Sequence]
     log_start: int
     log_end: int
@@ -68,8 +68,12 @@ class RestoreJob:
     channels: Mapping[str, str] = field(default_factory=dict)
 
 
-def restore(settings: EngineSettings, job: RestoreJob, progress: RestoreProgress) -> Restored:
-    """Read everything. Blocks; raises `RestoreError` when the brokers give nothing for too long."""
+def restore(
+    settings: EngineSettings, job: RestoreJob, progress: RestoreProgress, sink: Sink
+) -> Restored:
+    """Read what the sink lacks. Blocks; raises `RestoreError` when the brokers give nothing for too
+    long, and what the sink raises.
+    """
     consumer = Consumer(
         {
             **librdkafka_options(settings),
@@ -89,12 +93,12 @@ def restore(settings: EngineSettings, job: RestoreJob, progress: RestoreProgress
     try:
         marks = read_tails(consumer, job)
         start, end = _bounds(consumer, job.events, job.partition)
-        parts = _read_changelog(consumer, settings, job, progress)
+        _read_changelog(consumer, settings, job, progress, sink)
     except KafkaException as error:
         raise RestoreError(f"partition {job.partition}: {error}") from error
     finally:
         consumer.close()
-    return Restored(parts, marks, start, end)
+    return Restored(marks, start, end)
 
 
 def _bounds(consumer: Consumer, topic: str, partition: int) -> tuple[int, int]:
@@ -105,8 +109,12 @@ def _bounds(consumer: Consumer, topic: str, partition: int) -> tuple[int, int]:
 
 
 def _read_changelog(
-    consumer: Consumer, settings: EngineSettings, job: RestoreJob, progress: RestoreProgress
-) -> dict[bytes, bytes]:
+    consumer: Consumer,
+    settings: EngineSettings,
+    job: RestoreJob,
+    progress: RestoreProgress,
+    sink: Sink,
+) -> None:
     """All parts up to our claim.
 
     The claim was committed after every earlier owner was fenced, so whatever was committed before
@@ -114,9 +122,8 @@ def _read_changelog(
     closes with transaction markers.
     """
     start, progress.end = _bounds(consumer, job.changelog, job.partition)
-    progress.position = start
+    progress.position = start = sink.begin(start, progress.end)
     consumer.assign([TopicPartition(job.changelog, job.partition, start)])
-    parts: dict[bytes, bytes] = {}
     patience_s = settings.restore_timeout_ms / 1_000
     deadline = time.monotonic() + patience_s
     while not progress.cancelled:
@@ -124,10 +131,14 @@ def _read_changelog(
         if messages:
             deadline = time.monotonic() + patience_s
             progress.records += len(messages)
-            progress.position = _offset(messages[-1]) + 1
-            if _take(messages, parts, job.claim_id):
+            changes: dict[bytes, bytes | None] = {}
+            ours = _take(messages, changes, job.claim_id)
+            progress.position = _offset(messages[ours - 1]) + 1
+            sink.take(changes, progress.position)
+            if ours:
+                sink.finish(progress.position)
                 progress.position = progress.end
-                return parts
+                return
         elif time.monotonic() > deadline:
             raise RestoreError(
                 f"{job.changelog}[{job.partition}]: our claim did not show within {patience_s} s "
@@ -136,21 +147,19 @@ def _read_changelog(
     raise RestoreError(f"partition {job.partition}: given up, it is no longer ours")
 
 
-def _take(messages: Iterable[Message], parts: dict[bytes, bytes], claim_id: str) -> bool:
-    """Fold changelog records into `parts`; true when our claim was among them.
+def _take(messages: Iterable[Message], changes: dict[bytes, bytes | None], claim_id: str) -> int:
+    """The last value of each key; how many messages that is up to our claim, 0 if it is not there.
 
     What stands behind our claim is of a newer owner, who has fenced us: perhaps half a checkpoint.
     """
-    for message in messages:
+    for count, message in enumerate(messages, 1):
         key, value = message.key(), message.value()
         if key == CLAIM_KEY:
             if _claim_id(value) == claim_id:
-                return True
-        elif value is None:
-            parts.pop(key, None)
+                return count
         else:
-            parts[key] = value
-    return False
+            changes[key] = value
+    return 0
 
 
 def _claim_id(value: bytes | None) -> str:

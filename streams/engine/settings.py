@@ -77,6 +77,15 @@ class EngineSettings(BaseSettings):
     restores_at_once: int = Field(2, ge=1)
     offsets_interval_ms: int = Field(5_000, ge=100)
     stop_timeout_ms: int = Field(9_000, ge=1_000)
+    data_dir: str = Field(
+        "", description="folder for runs that leave memory; empty: all runs stay in memory"
+    )
+    memory_bytes: int = Field(
+        1 << 30, ge=1 << 16, description="what the runs in memory may take, with a data folder"
+    )
+    warm_cache_bytes: int = Field(64 << 20, ge=1 << 20, description="of all local databases")
+    warm_buffer_bytes: int = Field(64 << 20, ge=1 << 20, description="of all local databases")
+    warm_flush_ms: int = Field(10_000, ge=100, description="how much of it a crash may lose")
     health_functions: Annotated[tuple[str, ...], NoDecode] = Field(
         (), description="`module:function,…` that policies may name as health checks"
     )

@@ -17,6 +17,7 @@ from dalsegno.schemas.codec import encode
 from dalsegno.schemas.control import ClockTick, ControlEvent, StallSuspected
 from dalsegno.streams.core.controls import RulesUnknown
 from dalsegno.streams.core.state_codec import StateCorrupt
+from dalsegno.streams.core.warm import WarmLost
 from dalsegno.streams.engine.applying import Applying
 from dalsegno.streams.engine.batch import Batch, Wanted
 from dalsegno.streams.engine.checkpoint import CheckpointDone, Checkpointer
@@ -37,6 +38,7 @@ from dalsegno.streams.engine.reader import EventReader
 from dalsegno.streams.engine.restore import RestoreProgress
 from dalsegno.streams.engine.ticking import append_tick
 from dalsegno.streams.engine.ticks import TickPlan
+from dalsegno.streams.engine.warm_partition import WarmPartition, open_side
 
 log = structlog.get_logger(__name__)
 
@@ -83,6 +85,7 @@ class PartitionTask:
         self._producer: FencedProducer | None = None
         self._outputs: Outputs | None = None
         self._checkpointer: Checkpointer | None = None
+        self.warm: WarmPartition | None = None
         self._reader = EventReader(context.intake, number)
         self._next_fetch = 0
         self._end_offset = 0
@@ -113,6 +116,7 @@ class PartitionTask:
     async def _start(self, opened: Opened) -> None:
         context, settings = self._context, self._context.settings
         self._producer, fold = opened.producer, opened.fold
+        self.warm = open_side(context.warm, self.number, opened, self._fail)
         lanes = {lane: context.pool.acquire(lane) for lane in (FAST_LANE, RECORD_LANE)}
         layout = context.layout
         encoder = Encoder(
@@ -137,6 +141,7 @@ class PartitionTask:
             failed=self._fail,
             done=self._checkpointed,
             clock=context.clock,
+            keeper=self.warm,
         )
         self._fold = fold
         self._next_fetch = fold.position
@@ -179,7 +184,11 @@ class PartitionTask:
         if batch.ticket == self.ticket and self.state is TaskState.BUSY:
             fold, outputs, _ = self._open_parts()
             signals = self._context.metrics.signals
-            self._slice(Applying(batch, fold, outputs, self._reader, signals))
+            applying = Applying(batch, fold, outputs, self._reader, signals)
+            if self.warm is None:
+                self._slice(applying)
+            else:
+                self.warm.ahead(batch, lambda: self._slice(applying))
 
     def dropped(self, batch: Batch) -> None:
         """Faust lost the batch: its records are read again."""
@@ -195,10 +204,12 @@ class PartitionTask:
             through = self._apply(applying)
         except PartitionStoppedError as error:
             self.stop(error)
-        except RulesUnknown as error:
-            self.stop(PartitionStoppedError(self.number, "rules_unknown", str(error)))
-        except StateCorrupt as error:
-            self.stop(PartitionStoppedError(self.number, "state_corrupt", str(error)))
+        except (RulesUnknown, StateCorrupt) as error:
+            reason = "rules_unknown" if isinstance(error, RulesUnknown) else "state_corrupt"
+            self.stop(PartitionStoppedError(self.number, reason, str(error)))
+        except WarmLost as error:
+            if self.warm is not None:
+                self.warm.lost(error)
         except Exception as error:
             log.exception("batch failed", partition=self.number)
             self._fail(OutcomeUnknownError(f"batch: {error!r}"))
@@ -382,6 +393,9 @@ class PartitionTask:
             await actor.close()
         if self._checkpointer is not None:
             await self._checkpointer.close()
+        warm, self.warm = self.warm, None
+        if warm is not None:
+            await warm.close()
         outputs, self._outputs = self._outputs, None
         if outputs is not None:
             await outputs.close()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from aiohttp import ClientError, ClientSession, ClientTimeout, web
 
 from dalsegno.schemas.partitioner import partition_for
+from dalsegno.streams.core.warm import WarmLost
 from dalsegno.streams.engine import gauges, queries, web_recovery
 from dalsegno.streams.engine.jsonable import dumps
 from dalsegno.streams.engine.metrics import EngineMetrics
@@ -49,7 +51,7 @@ class EngineWeb:
 
     async def start(self) -> str:
         """Bind and serve. Returns the URL under which other engines reach us."""
-        application = web.Application()
+        application = web.Application(middlewares=[_warm_lost])
         application.add_routes(
             [
                 web.get("/livez", self._livez),
@@ -223,6 +225,17 @@ class EngineWeb:
             return unavailable(
                 "owner_unreachable", partition=number, url=claim.url, detail=type(error).__name__
             )
+
+
+@web.middleware
+async def _warm_lost(
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
+    """A run whose bytes cannot be read now: the partition finds it too, and restores itself."""
+    try:
+        return await handler(request)
+    except WarmLost as error:
+        return unavailable("local_database_lost", detail=str(error))
 
 
 def _ready(task: PartitionTask) -> bool:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dalsegno.schemas.outputs import Escalation, RunState
+from dalsegno.streams.core.capturing import Held
 from dalsegno.streams.core.people.options import NOTICE
 from dalsegno.streams.core.people.state import Ask
-from dalsegno.streams.core.runs import Held
 from dalsegno.streams.core.runstate import Run
 from dalsegno.streams.core.step_table import WITH_PEOPLE
 

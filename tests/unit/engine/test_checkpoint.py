@@ -34,10 +34,13 @@ class Fence:
         self.written: list[bytes] = []
         self.error: EngineError | None = None
 
-    async def commit(self, writes: dict[tuple[str, int], list[tuple[bytes, bytes]]]) -> None:
+    async def commit(
+        self, writes: dict[tuple[str, int], list[tuple[bytes, bytes]]]
+    ) -> dict[tuple[str, int], int]:
         if self.error is not None:
             raise self.error
         self.written += [value for entries in writes.values() for _, value in entries]
+        return dict.fromkeys(writes, len(self.written))
 
 
 class Bench:

@@ -1,0 +1,207 @@
+"""The local databases of one engine: where they are, which are open, and the budget of them all."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+import structlog
+from confluent_kafka import TopicCollection
+from confluent_kafka.admin import AdminClient, ConfigResource
+
+from dalsegno.storage.errors import StoreError, StoreFullError, StoreLostError
+from dalsegno.storage.folder import EngineFolder
+from dalsegno.storage.ports import Table
+from dalsegno.storage.rocksdb import RocksMemory, RocksTable
+from dalsegno.storage.warm import WarmStore
+from dalsegno.streams.engine import metrics_catalogue as catalogue
+from dalsegno.streams.engine.metrics import EngineMetrics
+from dalsegno.streams.engine.security import librdkafka_options
+from dalsegno.streams.engine.settings import EngineSettings
+
+log = structlog.get_logger(__name__)
+
+_TIMEOUT_S: Final = 10.0
+_CLOSING_S: Final = 5.0
+"""How long a partition that comes back waits for its database to be closed."""
+
+_READERS: Final = 4
+_WRITERS: Final = 2
+_DAY_MS: Final = 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class Changelog:
+    """Which changelog the databases follow, and for how long it keeps what was deleted."""
+
+    identity: str
+    tombstones_ms: int
+
+
+def look(settings: EngineSettings) -> Changelog:
+    """Ask the brokers. Blocks; raises `KafkaException`."""
+    client = AdminClient(librdkafka_options(settings))
+    topic = settings.topics.runs_changelog
+    cluster = client.list_topics(topic, timeout=_TIMEOUT_S).cluster_id
+    found = client.describe_topics(TopicCollection([topic]), request_timeout=_TIMEOUT_S)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+    asked = client.describe_configs([resource], request_timeout=_TIMEOUT_S)
+    kept = asked[resource].result(_TIMEOUT_S).get("delete.retention.ms")
+    return Changelog(
+        f"{cluster}/{topic}/{found[topic].result(_TIMEOUT_S).topic_id}",
+        int(kept.value) if kept is not None else _DAY_MS,
+    )
+
+
+class Side(Protocol):
+    """A partition as the budget sees it."""
+
+    @property
+    def bytes_held(self) -> int:
+        """What its runs in memory take."""
+
+    @property
+    def oldest(self) -> int | None:
+        """When the run was touched that has not been for longest; None without one."""
+
+    def leave(self, bytes_wanted: int, until: int) -> int:
+        """Lets runs leave that were touched by then. How many did."""
+
+
+class WarmTier:
+    """Opened once per engine, closed after its last partition. `sides` are on the event loop;
+    stores are opened and closed in threads.
+    """
+
+    def __init__(
+        self,
+        settings: EngineSettings,
+        changelog: Changelog,
+        metrics: EngineMetrics,
+        *,
+        table: Callable[[Path, RocksMemory], Table] = RocksTable,
+    ) -> None:
+        """Takes a folder. Raises `StoreFullError`."""
+        self.changelog = changelog
+        self.flush_s = settings.warm_flush_ms / 1_000
+        self.metrics = metrics
+        self.readers = ThreadPoolExecutor(_READERS, thread_name_prefix="warm-read")
+        self.writers = ThreadPoolExecutor(_WRITERS, thread_name_prefix="warm-write")
+        self.sides: set[Side] = set()
+        self._budget = settings.memory_bytes
+        self._table = table
+        self._folder = EngineFolder.take(Path(settings.data_dir))
+        self._memory = RocksMemory(settings.warm_cache_bytes, settings.warm_buffer_bytes)
+        self._stamps = itertools.count(1)
+        self._in_use: set[int] = set()
+        self._closed = threading.Condition()
+
+    @property
+    def path(self) -> Path:
+        """The folder of this engine."""
+        return self._folder.path
+
+    def open(self, partition: int) -> WarmStore:
+        """The partition's store, emptied if it cannot be used. Blocks. Raises `StoreError` if no
+        other can be made.
+        """
+        with self._closed:
+            in_time = self._closed.wait_for(lambda: partition not in self._in_use, _CLOSING_S)
+            self._in_use.add(partition)
+        try:
+            if not in_time:
+                log.warning("old database still open, another is made", partition=partition)
+                return self._made(partition, self._folder.another(partition))
+            try:
+                return self._made(partition, self._folder.partition(partition))
+            except StoreLostError as error:
+                return self.wipe(partition, None, "damaged", str(error))
+        except StoreError:
+            self._let_go(partition)
+            raise
+
+    def _made(self, partition: int, path: Path) -> WarmStore:
+        table = self._table(path, self._memory)
+        try:
+            return WarmStore(table, f"{self.changelog.identity}/{partition}")
+        except StoreLostError:
+            table.close()
+            raise
+
+    def wipe(self, partition: int, store: WarmStore | None, reason: str, why: str) -> WarmStore:
+        """An empty store in the place of one that cannot be used. Raises `StoreError`."""
+        log.warning("database thrown away", partition=partition, reason=reason, why=why)
+        self.metrics.count(catalogue.WARM_WIPED, reason=reason)
+        if store is not None:
+            store.close()
+        return self._made(partition, self._folder.another(partition))
+
+    def close_store(self, partition: int, store: WarmStore, *, condemned: bool = False) -> None:
+        """Let go of a store. Blocks while it is flushed. `condemned`: it must not be used again."""
+        store.close()
+        if condemned:
+            self._folder.another(partition)
+        self._let_go(partition)
+
+    def _let_go(self, partition: int) -> None:
+        with self._closed:
+            self._in_use.discard(partition)
+            self._closed.notify_all()
+
+    def too_old_ms(self) -> int:
+        """Stores that were last caught up before this time are no longer sure (Unix ms)."""
+        return now_ms() - self.changelog.tombstones_ms // 2
+
+    def stamp(self) -> int:
+        """A later date than all before."""
+        return next(self._stamps)
+
+    def balance(self) -> None:
+        """Lets runs leave memory, longest untouched first, until the budget is kept."""
+        over = sum(side.bytes_held for side in self.sides) - self._budget
+        stuck: set[Side] = set()
+        while over > 0:
+            ages = sorted(
+                (
+                    (oldest, id(side), side)
+                    for side in self.sides - stuck
+                    if (oldest := side.oldest) is not None
+                ),
+            )
+            if not ages:
+                return
+            _, _, side = ages[0]
+            until = ages[1][0] if len(ages) > 1 else 1 << 62
+            before = side.bytes_held
+            left = side.leave(over, until)
+            over -= before - side.bytes_held
+            self.metrics.count(catalogue.WARM_LEFT, left)
+            if not left:
+                stuck.add(side)
+
+    def close(self) -> None:
+        """Give the folder back. Blocks until what still runs has ended."""
+        self.readers.shutdown()
+        self.writers.shutdown()
+        self._folder.release()
+
+
+def now_ms() -> int:
+    """This machine's clock, Unix ms: a store is compared with itself, on the same machine."""
+    return time.time_ns() // 1_000_000
+
+
+def open_tier(settings: EngineSettings, metrics: EngineMetrics) -> WarmTier | None:
+    """The engine's databases, or None without a data folder. Blocks; raises `KafkaException`,
+    `StoreFullError`.
+    """
+    return WarmTier(settings, look(settings), metrics) if settings.data_dir else None
+
+
+__all__ = ["Changelog", "Side", "StoreFullError", "WarmTier", "look", "now_ms", "open_tier"]

@@ -1,0 +1,164 @@
+"""Many more runs than fit in memory, on real Kafka and RocksDB, over kill -9 and a lost disk."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from benchmarks.engine_lab.load import run_events
+from tests.integration.engine.harness import EngineProcess, Lab, wait_for
+
+from dalsegno.schemas.events import RunEvent
+from dalsegno.storage.folder import EngineFolder
+from dalsegno.storage.rocksdb import RocksMemory, RocksTable
+from dalsegno.storage.warm import WarmStore
+from dalsegno.streams.core.partition import Partition
+from dalsegno.streams.engine.verify import Verifier
+from dalsegno.streams.engine.warm_tier import look
+
+pytestmark = pytest.mark.kafka
+
+RUNS = 4_000
+BUDGET = 200
+RUN_BYTES = 2_500
+PARTS = (3, 2, 2, 4)
+"""Of the eleven events of a run, how many come in each round, all runs in another order."""
+
+
+class Load:
+    """All runs go on in rounds, so that each is idle for long between two of its events."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.names = [f"warm-{number:05d}" for number in range(RUNS)]
+        self.runs = {name: run_events(name) for name in self.names}
+
+    def round(self, events: int) -> Iterator[RunEvent]:
+        self.rng.shuffle(self.names)
+        for name in self.names:
+            for _ in range(events):
+                yield next(self.runs[name])
+
+
+def metric(engine: EngineProcess, name: str) -> float:
+    lines = engine.text("/metrics").splitlines()
+    return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(name))
+
+
+def caught_up(lab: Lab, engine: EngineProcess) -> None:
+    ends = {p: lab.end(lab.topics.events, p) for p in range(lab.partitions)}
+
+    def through() -> bool:
+        status, body = engine.get("/partitions")
+        if status != 200:
+            return False
+        found = {each["partition"]: each["position"] for each in body["own"]}  # type: ignore[index, call-overload]
+        return all(found.get(number, 0) >= end for number, end in ends.items())
+
+    wait_for("the end of the log", through)
+
+
+def wrong_in_stores(lab: Lab, data: Path) -> list[str]:
+    """What the databases have is the fold of the log, byte for byte, run by run."""
+    identity = look(lab.settings).identity
+    folder, memory = EngineFolder.take(data), RocksMemory(4 << 20, 4 << 20)
+    verifier, wrong = Verifier(lab.settings, Partition, lab.partitions), []
+    try:
+        for number in range(lab.partitions):
+            store = WarmStore(RocksTable(folder.partition(number), memory), f"{identity}/{number}")
+            stored = Partition.open(number, store)
+            folded, _ = verifier.fold(number, stored.position)
+            report = verifier.verify(number)
+            if not report.right or stored.position != report.position:
+                wrong.append(f"{number}: {stored.position} {report.position} {report.differences}")
+            if stored.parts() != folded.parts():
+                wrong.append(f"{number}: the database is not the fold")
+            stored_runs = {name: stored.run(name) for name in stored.run_ids()}
+            if stored_runs != {name: folded.run(name) for name in folded.run_ids()}:
+                wrong.append(f"{number}: runs differ")
+            store.close()
+    finally:
+        folder.release()
+    return wrong
+
+
+def test_runs_that_do_not_fit_in_memory_go_on_with_exactly_their_context(
+    lab: Lab, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, load = tmp_path / "data", Load(7)
+    engine = lab.engine(
+        fold="core",
+        DALSEGNO_DATA_DIR=str(data),
+        DALSEGNO_MEMORY_BYTES=str(BUDGET * RUN_BYTES),
+        DALSEGNO_WARM_FLUSH_MS="500",
+    )
+    engine.wait_ready()
+    lab.send(load.round(PARTS[0]))
+    wait_for("runs that left memory", lambda: metric(engine, "dalsegno_warm_runs") > RUNS / 2)
+    engine.kill()  # while it spills
+    engine.restart()
+    engine.wait_ready()
+    lab.send(load.round(PARTS[1]))
+    engine.kill()
+    for folder in data.glob("engine-0/partition-[01].*"):
+        shutil.rmtree(folder)
+    engine.restart()
+    engine.wait_ready()
+    lab.send(load.round(PARTS[2]))
+    caught_up(lab, engine)
+    wait_for(
+        "what fits",
+        lambda: metric(engine, "dalsegno_runs_memory_bytes") <= 2 * BUDGET * RUN_BYTES,
+    )
+    late, read = (metric(engine, f"dalsegno_warm_{name}_total") for name in ("late", "missing"))
+    assert read > RUNS / 2
+    assert late < read / 20
+    for name in load.rng.sample(load.names, 50):
+        assert engine.get(f"/runs/{name}")[0] == 200
+    lab.send(load.round(PARTS[3]))
+    caught_up(lab, engine)
+    assert engine.term() == 0
+    assert wrong_in_stores(lab, data) == []
+    with capsys.disabled():
+        print(f"\nwarm: {RUNS} runs, {read:.0f} read ahead, {late:.0f} late")
+
+
+def damage(folder: Path, rng: random.Random) -> None:
+    """Flip bits, cut, or take away: the files of one database."""
+    for path in sorted(folder.glob("*.sst")):
+        data = bytearray(path.read_bytes())
+        for _ in range(200):
+            data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+        path.write_bytes(data)
+    for path in sorted(folder.glob("MANIFEST-*")):
+        if rng.random() < 0.5:
+            path.write_bytes(path.read_bytes()[:20])
+
+
+def test_a_damaged_database_is_thrown_away_and_no_run_is_wrong(lab: Lab, tmp_path: Path) -> None:
+    data, load = tmp_path / "data", Load(8)
+    load.names = load.names[:600]
+    engine = lab.engine(
+        fold="core",
+        DALSEGNO_DATA_DIR=str(data),
+        DALSEGNO_MEMORY_BYTES=str(65_536),
+        DALSEGNO_WARM_FLUSH_MS="100",
+    )
+    engine.wait_ready()
+    lab.send(load.round(5))
+    caught_up(lab, engine)
+    wait_for("runs that left memory", lambda: metric(engine, "dalsegno_warm_runs") > 300)
+    assert engine.term() == 0
+    for number, folder in enumerate(sorted(data.glob("engine-0/partition-*"))):
+        damage(folder, random.Random(number))
+    engine.restart()
+    engine.wait_ready()
+    lab.send(load.round(6))
+    caught_up(lab, engine)
+    wait_for("nothing open", lambda: metric(engine, "dalsegno_runs_open") == 0)
+    assert metric(engine, "dalsegno_warm_wiped_total") > 0
+    assert engine.term() == 0
+    assert wrong_in_stores(lab, data) == []

@@ -1,0 +1,251 @@
+"""What an engine trusts of its local databases, and what it does when they fail."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from benchmarks.engine_lab.load import run_events
+from tests.unit.storage.faulty import FaultyTable
+
+from dalsegno.storage.memory import MemoryTable
+from dalsegno.storage.rocksdb import RocksMemory
+from dalsegno.storage.warm import Place
+from dalsegno.streams.core.partition import Partition
+from dalsegno.streams.core.record import Record
+from dalsegno.streams.core.warm import WarmLost
+from dalsegno.streams.engine import metrics_catalogue as catalogue
+from dalsegno.streams.engine.metrics import EngineMetrics
+from dalsegno.streams.engine.settings import EngineSettings
+from dalsegno.streams.engine.sinks import StoreSink
+from dalsegno.streams.engine.warm_partition import WarmPartition
+from dalsegno.streams.engine.warm_tier import Changelog, WarmTier, now_ms
+
+HOUR_MS = 3_600_000
+
+
+class Disk:
+    """Tables that stay when a store is closed, as files do."""
+
+    def __init__(self) -> None:
+        self.tables: dict[Path, FaultyTable] = {}
+
+    def __call__(self, path: Path, memory: RocksMemory) -> FaultyTable:
+        old = self.tables.get(path)
+        held = MemoryTable()
+        if old is not None:
+            held.write(dict(old.table._flushed.items()))  # type: ignore[attr-defined]
+        self.tables[path] = FaultyTable(held)
+        return self.tables[path]
+
+    @property
+    def newest(self) -> FaultyTable:
+        return list(self.tables.values())[-1]
+
+
+def make_tier(folder: Path, disk: Disk, memory_bytes: int = 1 << 16) -> WarmTier:
+    settings = EngineSettings(data_dir=str(folder), memory_bytes=memory_bytes)
+    changelog = Changelog("cluster/topic/id", 24 * HOUR_MS)
+    return WarmTier(settings, changelog, EngineMetrics(), table=disk)
+
+
+@pytest.fixture
+def disk() -> Disk:
+    return Disk()
+
+
+@pytest.fixture
+def tier(tmp_path: Path, disk: Disk) -> Iterator[WarmTier]:
+    made = make_tier(tmp_path, disk)
+    yield made
+    made.close()
+
+
+def left(tier: WarmTier, place: Place) -> None:
+    store = tier.open(0)
+    store.put({b"\0partition": b"own"}, place)
+    tier.close_store(0, store)
+
+
+def wiped(tier: WarmTier) -> dict[str, float]:
+    found = tier.metrics.registry.collect()
+    return {
+        sample.labels["reason"]: sample.value
+        for metric in found
+        for sample in metric.samples
+        if sample.name == catalogue.WARM_WIPED.name
+    }
+
+
+def test_a_store_is_read_on_from_its_place(tier: WarmTier) -> None:
+    left(tier, Place(70, now_ms()))
+    sink = StoreSink(tier, 0)
+    assert sink.begin(10, 100) == 70
+    assert not sink.empty
+    assert wiped(tier) == {}
+
+
+@pytest.mark.parametrize(
+    ("position", "age_ms", "reason"),
+    [
+        (101, 0, "ahead"),
+        (9, 0, "behind"),
+        (70, 13 * HOUR_MS, "too_old"),
+        (70, -HOUR_MS, "too_old"),
+    ],
+)
+def test_a_store_that_nobody_can_vouch_for_is_thrown_away(
+    tier: WarmTier, position: int, age_ms: int, reason: str
+) -> None:
+    left(tier, Place(position, now_ms() - age_ms))
+    sink = StoreSink(tier, 0)
+    assert sink.begin(10, 100) == 10
+    assert sink.empty
+    assert wiped(tier) == {reason: 1}
+
+
+def test_half_a_restore_is_too_old_to_go_on_from(tier: WarmTier) -> None:
+    sink = StoreSink(tier, 0)
+    sink.begin(0, 100)
+    sink.take({b"\0partition": b"own"}, 50)
+    sink.give_up(None)
+    again = StoreSink(tier, 0)
+    assert again.begin(0, 100) == 0
+    again.take({b"\0partition": b"own"}, 100)
+    again.finish(100)
+    again.give_up(None)
+    third = StoreSink(tier, 0)
+    assert third.begin(0, 200) == 100
+
+
+def test_a_store_of_another_cluster_or_topic_is_thrown_away(tmp_path: Path, disk: Disk) -> None:
+    tier = make_tier(tmp_path, disk)
+    left(tier, Place(70, now_ms()))
+    tier.changelog = Changelog("cluster/topic/recreated", HOUR_MS)
+    sink = StoreSink(tier, 0)
+    assert sink.begin(0, 100) == 0
+    assert wiped(tier) == {"damaged": 1}
+    tier.close()
+
+
+def test_a_partition_that_comes_back_waits_for_its_old_store_to_close(tier: WarmTier) -> None:
+    store = tier.open(0)
+    store.put({b"\0partition": b"own"}, Place(3, now_ms()))
+    closing = threading.Timer(0.2, lambda: tier.close_store(0, store))
+    closing.start()
+    again = tier.open(0)
+    closing.join()
+    assert again.place is not None
+    assert again.place.position == 3
+
+
+def test_one_that_does_not_close_is_left_where_it_is(
+    tier: WarmTier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dalsegno.streams.engine.warm_tier._CLOSING_S", 0.0)
+    first = tier.open(0)
+    first.put({b"\0partition": b"own"}, Place(3, now_ms()))
+    second = tier.open(0)
+    assert second.place is None
+    assert first.place is not None
+
+
+class Bench:
+    """A partition with a store that can be told to fail, and its owner's part."""
+
+    def __init__(self, tier: WarmTier, disk: Disk, number: int = 0) -> None:
+        store = tier.open(number)
+        self.table = disk.newest
+        self.partition = Partition.open(number, store)
+        residence = self.partition.residence
+        assert residence is not None
+        self.residence = residence
+        self.lost: list[WarmLost] = []
+        self.warm = WarmPartition(tier, number, store, residence, self.lost.append)
+        self.offset = 0
+
+    def runs(self, first: int, count: int, events: int = 3) -> None:
+        for number in range(first, first + count):
+            for _, event in zip(range(events), run_events(f"r{number:04d}"), strict=False):
+                self.partition.apply(Record(self.offset, 1_700_000_000_000, b"", b"", event))
+                self.offset += 1
+
+    def checkpoint(self) -> None:
+        self.warm.captured()
+        self.warm.keep(self.partition.capture(), self.offset)
+
+    async def until(self, wanted) -> None:
+        for _ in range(400):
+            if wanted():
+                return
+            await asyncio.sleep(0.01)
+        raise AssertionError("not in time")
+
+
+async def test_runs_leave_once_they_are_stored_and_not_before(tier: WarmTier, disk: Disk) -> None:
+    bench = Bench(tier, disk)
+    bench.runs(0, 200)
+    assert bench.residence.outside == 0
+    bench.checkpoint()
+    assert bench.residence.outside == 0
+    await bench.until(lambda: bench.residence.outside)
+    assert bench.residence.bytes_held <= 1 << 16
+    assert bench.partition.open_runs == 200
+    await bench.warm.close()
+
+
+async def test_the_longest_untouched_leave_first_over_all_partitions(
+    tier: WarmTier, disk: Disk
+) -> None:
+    old, new = Bench(tier, disk, 0), Bench(tier, disk, 1)
+    old.runs(0, 20)
+    old.checkpoint()
+    await old.until(lambda: not old.warm.unsaved)
+    new.runs(0, 15)
+    new.checkpoint()
+    await new.until(lambda: old.residence.outside)
+    assert old.residence.outside > 3
+    assert new.residence.outside == 0
+    await old.warm.close()
+    await new.warm.close()
+
+
+@pytest.mark.parametrize("how", ["busy", "full"])
+async def test_a_disk_that_takes_nothing_keeps_runs_in_memory_and_loses_none(
+    tier: WarmTier, disk: Disk, how: str
+) -> None:
+    bench = Bench(tier, disk)
+    setattr(bench.table, how, 3)
+    bench.runs(0, 100)
+    bench.checkpoint()
+    bench.runs(100, 100)
+    bench.checkpoint()
+    await bench.until(lambda: getattr(bench.table, how) < 3)
+    assert bench.residence.outside == 0
+    await bench.until(lambda: bench.residence.outside)
+    assert bench.lost == []
+    alone = Partition(0)
+    offset = 0
+    for number in range(200):
+        for _, event in zip(range(3), run_events(f"r{number:04d}"), strict=False):
+            alone.apply(Record(offset, 1_700_000_000_000, b"", b"", event))
+            offset += 1
+    assert bench.partition.parts() == alone.parts()
+    await bench.warm.close()
+
+
+async def test_a_store_that_lies_is_lost_and_thrown_away(tier: WarmTier, disk: Disk) -> None:
+    bench = Bench(tier, disk)
+    bench.runs(0, 200)
+    bench.checkpoint()
+    await bench.until(lambda: bench.residence.outside)
+    bench.table.lie = lambda key, value: value[:-1]
+    with pytest.raises(WarmLost):
+        bench.runs(0, 200, events=1)
+    bench.warm.lost(WarmLost("told"))
+    await bench.warm.close()
+    bench.table.lie = None
+    assert tier.open(0).place is None
