@@ -90,6 +90,7 @@ class HeldRuns:
         wanted = dict.fromkeys(run_ids)
         wanted.update(dict.fromkeys(self.log_timers.before(log_ms, limit)))
         wanted.update(dict.fromkeys(self.live_timers.before(live_ms, limit)))
+        residency.hold(wanted)
         return [run_id for run_id in wanted if run_id not in self._held]
 
     def leave(self, bytes_wanted: int, until: int) -> int:

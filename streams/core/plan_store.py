@@ -19,6 +19,8 @@ from dalsegno.streams.core.warm import Warm
 _KNOWN_MAX: Final = 256
 # With a store: from so many on, plans that no run in memory follows are forgotten.
 _REMEMBERED: Final = 1_000
+# And so many for each that is kept, so that not every checkpoint looks for them.
+_SPARE: Final = 2
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -100,7 +102,7 @@ class PlanStore:
             self._longer.pop(digest, None)
             self._entries.pop(digest, None)
             self._cold.pop(digest, None)
-        self._remember = 2 * len(self._refs) + _REMEMBERED
+        self._remember = _REMEMBERED + _SPARE * len(self._refs)
 
     def compiled(self, plan: Plan, policy: Policy, ttl_ms: int) -> tuple[PlanEntry, bytes]:
         """The entry of a plan, and a digest of the plan as it came. Raises `PlanRefused`.

@@ -72,10 +72,17 @@ class Residence:
         return self._runs.leave(bytes_wanted, until)
 
     def missing(self, run_ids: Iterable[str], log_ms: int) -> list[str]:
-        """Which of these runs, and of those whose deadlines pass by this log time, are not here."""
+        """Which of these runs, and of those whose deadlines pass by this log time, are not here.
+
+        All of them stay until `release`, or until it is asked anew.
+        """
         now = self._now
         live_ms = now.clock.live_ms + max(0, log_ms - now.clock.log_ms)
         return self._runs.missing(run_ids, log_ms, live_ms, _DUE_MAX)
+
+    def release(self) -> None:
+        """The batch is through: what was held for it may leave."""
+        self._residency.hold(())
 
     def offer(self, run_ids: list[str], found: dict[str, PackedRun]) -> None:
         """What was read of the runs that were missing."""

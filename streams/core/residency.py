@@ -29,6 +29,7 @@ class Residency:
         self._pinned: dict[str, int] = {}
         self._gone: dict[str, int] = {}
         self._nothing: Container[str] = ()
+        self._batch: Container[str] = ()
         self._ages: dict[str, tuple[int, int]] = {}
 
     def read(self, run_id: str) -> PackedRun | None:
@@ -37,6 +38,10 @@ class Residency:
             return None
         self.late += 1
         return self.warm.load((run_id,)).get(run_id)
+
+    def hold(self, run_ids: Container[str]) -> None:
+        """These stay until others are held: a batch touches them, or is about to."""
+        self._batch = run_ids
 
     def looked_up(
         self, run_ids: Iterable[str], found: dict[str, PackedRun]
@@ -91,7 +96,7 @@ class Residency:
         for run_id, (stamp, weight) in self._ages.items():
             if bytes_wanted <= 0 or stamp > until:
                 break
-            if run_id not in self._pinned and run_id not in dirty:
+            if run_id not in self._pinned and run_id not in dirty and run_id not in self._batch:
                 bytes_wanted -= weight
                 leaving.append(run_id)
         for run_id in leaving:

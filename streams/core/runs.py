@@ -269,6 +269,9 @@ class Runs(HeldRuns):
             if prefix.kind == KIND_RUN:
                 self.open += 1
             flying += self._moves(run_id, prefix)
+        # In the order of a store's, whatever order the changelog was in.
+        self._flights = dict.fromkeys(sorted(self._flights))
+        self._to_hold.sort()
         if parts:
             raise StateCorrupt(f"parts without a header: runs {sorted(parts)[:3]}")
         self.log_timers.load(logs)

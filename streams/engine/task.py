@@ -38,7 +38,7 @@ from dalsegno.streams.engine.reader import EventReader
 from dalsegno.streams.engine.restore import RestoreProgress
 from dalsegno.streams.engine.ticking import append_tick
 from dalsegno.streams.engine.ticks import TickPlan
-from dalsegno.streams.engine.warm_partition import WarmPartition, open_side
+from dalsegno.streams.engine.warm_partition import WarmPartition, noticed, open_side
 
 log = structlog.get_logger(__name__)
 
@@ -183,8 +183,7 @@ class PartitionTask:
         """
         if batch.ticket == self.ticket and self.state is TaskState.BUSY:
             fold, outputs, _ = self._open_parts()
-            signals = self._context.metrics.signals
-            applying = Applying(batch, fold, outputs, self._reader, signals)
+            applying = Applying(batch, fold, outputs, self._reader, self._context.metrics.signals)
             if self.warm is None:
                 self._slice(applying)
             else:
@@ -207,9 +206,9 @@ class PartitionTask:
         except (RulesUnknown, StateCorrupt) as error:
             reason = "rules_unknown" if isinstance(error, RulesUnknown) else "state_corrupt"
             self.stop(PartitionStoppedError(self.number, reason, str(error)))
-        except WarmLost as error:
-            if self.warm is not None:
-                self.warm.lost(error)
+        except WarmLost:
+            with noticed(self.warm):
+                raise
         except Exception as error:
             log.exception("batch failed", partition=self.number)
             self._fail(OutcomeUnknownError(f"batch: {error!r}"))
@@ -273,7 +272,9 @@ class PartitionTask:
         fold, now_s = self._fold, self._context.clock()
         if fold is None or not self._context.settings.signing_key:
             return False
-        return self.ticks.due(fold, self.behind_s(now_s), now_s)
+        with noticed(self.warm):
+            return self.ticks.due(fold, self.behind_s(now_s), now_s)
+        return False
 
     async def tick(self) -> None:
         """Append a clock tick. One is in flight at a time."""

@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 import structlog
@@ -19,7 +20,6 @@ from dalsegno.storage.errors import StoreBusyError, StoreError, StoreFullError, 
 from dalsegno.storage.ports import TableStat
 from dalsegno.storage.warm import Place, WarmStore
 from dalsegno.streams.core.partition import Partition
-from dalsegno.streams.core.residence import Residence
 from dalsegno.streams.core.warm import WarmLost
 from dalsegno.streams.engine import metrics_catalogue as catalogue
 from dalsegno.streams.engine.batch import Batch
@@ -44,13 +44,16 @@ class WarmPartition:
         tier: WarmTier,
         number: int,
         store: WarmStore,
-        residence: Residence,
+        fold: Partition,
         lost: Callable[[WarmLost], None],
     ) -> None:
         self._tier = tier
         self._number = number
         self._store = store
-        self._residence = residence
+        assert fold.residence is not None, "opened with a store"
+        self._fold = fold
+        self._residence = residence = fold.residence
+        self._batch_end = 0
         self._told_lost = lost
         self._fetching: asyncio.Task[None] | None = None
         self._pending: dict[bytes, bytes | None] = {}
@@ -97,6 +100,8 @@ class WarmPartition:
 
     def leave(self, bytes_wanted: int, until: int) -> int:
         """Lets runs leave that were touched by then. How many did."""
+        if self._fold.position >= self._batch_end:
+            self._residence.release()
         return self._residence.leave(bytes_wanted, until)
 
     def _missing(self, batch: Batch) -> list[str]:
@@ -114,6 +119,7 @@ class WarmPartition:
         """Calls `then` once the runs that the batch touches are in memory: at once, or when they
         have been read. Nothing may be applied meanwhile.
         """
+        self._batch_end = batch.next_position
         try:
             missing = self._missing(batch)
         except WarmLost as error:
@@ -219,6 +225,16 @@ class WarmPartition:
         self._tier.close_store(self._number, self._store, condemned=self._condemned)
 
 
+@contextmanager
+def noticed(warm: WarmPartition | None) -> Iterator[None]:
+    """What cannot be read back ends the partition task, and no more than that."""
+    try:
+        yield
+    except WarmLost as error:
+        assert warm is not None, "only a store can be lost"
+        warm.lost(error)
+
+
 def open_side(
     tier: WarmTier | None, number: int, opened: Opened, fail: Callable[[EngineError], None]
 ) -> WarmPartition | None:
@@ -226,10 +242,8 @@ def open_side(
     fold, store = opened.fold, opened.store
     if tier is None or store is None or not isinstance(fold, Partition):
         return None
-    residence = fold.residence
-    assert residence is not None, "opened with a store"
 
     def lost(error: WarmLost) -> None:
         fail(OutcomeUnknownError(f"local database: {error}"))
 
-    return WarmPartition(tier, number, store, residence, lost)
+    return WarmPartition(tier, number, store, fold, lost)

@@ -76,6 +76,10 @@ class Spilling:
         self.pending.update(parts)
         self.captured = self.residence.captures
 
+    def compacted(self) -> dict[bytes, bytes]:
+        """What the changelog says."""
+        return {key: value for key, value in dict(self.changelog).items() if value is not None}
+
     def put(self) -> None:
         """Store what waits, if the store takes it."""
         if not self._taken(self.pending, Place(len(self.changelog), 0)):
@@ -91,7 +95,7 @@ class Spilling:
         return True
 
     def leave(self) -> None:
-        self.left += self.residence.leave(self.rng.randrange(1, 30_000), 1 << 40)
+        self.left += self.residence.leave(self.rng.choice((2_000, 30_000, 1 << 40)), 1 << 40)
 
     def crash(self) -> None:
         """The owner dies; the store is as it was at its last flush, or is gone."""
@@ -121,15 +125,14 @@ def run(spilling: Spilling, log: list[Record], outputs: list[bytes]) -> None:
     while at < len(log):
         assert spilling.apply(log[at]) == outputs[at], f"other outputs of record {at}"
         at += 1
-        chance = rng.random()
-        if chance < 0.30:
+        if rng.random() < 0.30:
             spilling.capture()
-        if chance < 0.20:
+        if rng.random() < 0.20:
             spilling.put()
-        if chance < 0.15:
+        if rng.random() < 0.15:
             spilling.leave()
-        if chance < 0.05:
+        if rng.random() < 0.05:
             spilling.store.flush()
-        if chance > 0.985:
+        if rng.random() < 0.015:
             spilling.crash()
             at = spilling.partition.position

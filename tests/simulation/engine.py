@@ -12,10 +12,12 @@ from tests.simulation.monitor import Watch
 from tests.simulation.upgrade import code_for
 
 from dalsegno.schemas.control import ClockTick
+from dalsegno.storage.warm import Place
 from dalsegno.streams.core.actions import Output
 from dalsegno.streams.core.controls import RulesUnknown
 from dalsegno.streams.core.partition import Partition
 from dalsegno.streams.core.sequence import Sequence
+from dalsegno.streams.core.warm import WarmLost
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -68,7 +70,10 @@ class Session:
             yield network.delay()
             if not self.alive:
                 return
-            for entry in self.log.entries[position : position + BATCH_MAX]:
+            batch = self.log.entries[position : position + BATCH_MAX]
+            if self.world.disks is not None and not self.world.disks.ahead(self, batch):
+                return
+            for entry in batch:
                 self.adopt(entry)
                 if not self.alive:
                     return
@@ -86,6 +91,9 @@ class Session:
         except RulesUnknown:
             # The partition stops until code that knows the rules takes it over.
             self.end("rules unknown")
+            return
+        except WarmLost:
+            self.end("store lost")
             return
         for output in outputs:
             if not self.already_out(output):
@@ -149,6 +157,7 @@ class Session:
         if not self.alive:
             return False
         parts = self.partition.capture()
+        captured_ms = self.world.scheduler.now_ms
         position = self.partition.position
         needed = self.enqueued
         while not self.outputs_are_out(needed):
@@ -163,11 +172,14 @@ class Session:
         if fate.lost or not self.changelog.commit(self.epoch, position, parts):
             self.end("checkpoint refused or lost")
             return False
+        end = len(self.changelog.history)
         yield self.world.network.delay()
         if fate.ack_lost:
             self.end("checkpoint of unknown outcome")
             return False
         self.checkpoint_position = position
+        if self.world.disks is not None:
+            self.world.disks.keep(self, parts, Place(end, captured_ms))
         return True
 
     def outputs_are_out(self, needed: int) -> bool:
@@ -184,7 +196,11 @@ class Session:
             yield wait
             wait = TICK_MS
             log_now = anchor_log + scheduler.now_ms - anchor_now
-            deadline = self.partition.next_log_deadline_ms
+            try:
+                deadline = self.partition.next_log_deadline_ms
+            except WarmLost:
+                self.end("store lost")
+                return
             due = deadline is not None and deadline <= log_now
             if not self.alive or (anchor_log and self.lags(log_now)):
                 continue
@@ -217,6 +233,7 @@ class Engine:
         self.rules_known = world.code[name]
         self.sessions: dict[int, Session] = {}
         self.tasks: dict[int, int] = {}
+        self.read_to: dict[int, int] = {}
         self._task_number = 0
         self.process.spawn(self.live())
 
@@ -286,12 +303,15 @@ class Engine:
         self.world.checker.on_fence(number, self.process)
         yield self.world.network.delay()
         parts = list(changelog.parts.items())
+        self.read_to[number] = len(changelog.history)
         yield self.world.network.delay()
         partition = self.restore(number, parts)
         self.world.trace("restored", self.process.name, number, partition.position)
         return Session(self, number, epoch, partition)
 
     def restore(self, number: int, parts: list[tuple[bytes, bytes]]) -> Partition:
+        if self.world.disks is not None:
+            return self.world.disks.open(self, number)
         if not parts:
             return self.world.new_partition(number, self.rules_known)
         return code_for(self.rules_known).restore(number, parts, rules_known=self.rules_known)

@@ -163,6 +163,7 @@ class Changelog:
         self.epoch = 0
         self.owner = ""
         self.parts: dict[bytes, bytes] = {}
+        self.history: list[tuple[bytes, bytes | None]] = []
         self.commits = 0
         self.listeners: list[
             Callable[[Changelog, int, list[tuple[bytes, bytes | None]]], None]
@@ -183,6 +184,7 @@ class Changelog:
                 self.parts.pop(key, None)
             else:
                 self.parts[key] = value
+        self.history += parts
         self.commits += 1
         for listener in self.listeners:
             listener(self, position, parts)

@@ -14,6 +14,7 @@ from tests.simulation.log import Entry, Producer
 from dalsegno.schemas.control import StallSuspected
 from dalsegno.schemas.liveness import Canary, Heartbeat, Hello, Mark
 from dalsegno.streams.core.liveness import LivenessSettings, Monitor, Reading
+from dalsegno.streams.core.warm import WarmLost
 
 if TYPE_CHECKING:
     from tests.simulation.engine import Session
@@ -83,7 +84,12 @@ class Watch:
         )
 
     def read(self) -> None:
-        for key, attempt in self.session.partition.drain_in_flight():
+        try:
+            changes = self.session.partition.drain_in_flight()
+        except WarmLost:
+            self.session.end("store lost")
+            return
+        for key, attempt in changes:
             self.monitor.attempt(key, attempt)
         for entry in self.heartbeats.entries[self.position :]:
             self.hear(entry)

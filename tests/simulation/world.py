@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from hashlib import blake2b
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from tests.simulation.body import Body
@@ -49,6 +49,9 @@ from dalsegno.streams.core.actions import (
 from dalsegno.streams.core.partition import Partition
 from dalsegno.streams.core.record import Record
 from dalsegno.streams.core.sequence import Sequence
+
+if TYPE_CHECKING:
+    from tests.simulation.tiers import Disks
 
 START_MS = 1_700_000_000_000
 SETTLE_MAX_MS = 900_000
@@ -156,6 +159,7 @@ class World:
     engine_class = Engine
     client_class = Client
     services_class = Services
+    disks: Disks | None = None
 
     def __init__(self, seed: int, *, large: bool = False) -> None:
         self.seed = seed

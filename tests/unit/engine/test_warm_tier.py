@@ -164,7 +164,7 @@ class Bench:
         assert residence is not None
         self.residence = residence
         self.lost: list[WarmLost] = []
-        self.warm = WarmPartition(tier, number, store, residence, self.lost.append)
+        self.warm = WarmPartition(tier, number, store, self.partition, self.lost.append)
         self.offset = 0
 
     def runs(self, first: int, count: int, events: int = 3) -> None:
