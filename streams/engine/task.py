@@ -38,7 +38,7 @@ from dalsegno.streams.engine.reader import EventReader
 from dalsegno.streams.engine.restore import RestoreProgress
 from dalsegno.streams.engine.ticking import append_tick
 from dalsegno.streams.engine.ticks import TickPlan
-from dalsegno.streams.engine.warm_partition import WarmPartition, noticed, open_side
+from dalsegno.streams.engine.warm_partition import WarmPartition, open_side, unread
 
 log = structlog.get_logger(__name__)
 
@@ -102,12 +102,8 @@ class PartitionTask:
             await self._start(opened)
         finally:
             self._opening_job = None
-        log.info(
-            "partition open",
-            partition=self.number,
-            position=opened.fold.position,
-            restored=self._opening.progress.records,
-        )
+        position, read = opened.fold.position, self._opening.progress.records
+        log.info("partition open", partition=self.number, position=position, restored=read)
 
     def _step(self, name: str) -> None:
         if self.state is not TaskState.CLOSED:
@@ -206,9 +202,8 @@ class PartitionTask:
         except (RulesUnknown, StateCorrupt) as error:
             reason = "rules_unknown" if isinstance(error, RulesUnknown) else "state_corrupt"
             self.stop(PartitionStoppedError(self.number, reason, str(error)))
-        except WarmLost:
-            with noticed(self.warm):
-                raise
+        except WarmLost as error:
+            unread(self.warm, error)
         except Exception as error:
             log.exception("batch failed", partition=self.number)
             self._fail(OutcomeUnknownError(f"batch: {error!r}"))
@@ -272,9 +267,11 @@ class PartitionTask:
         fold, now_s = self._fold, self._context.clock()
         if fold is None or not self._context.settings.signing_key:
             return False
-        with noticed(self.warm):
+        try:
             return self.ticks.due(fold, self.behind_s(now_s), now_s)
-        return False
+        except WarmLost as error:
+            unread(self.warm, error)
+            return False
 
     async def tick(self) -> None:
         """Append a clock tick. One is in flight at a time."""

@@ -10,8 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import structlog
@@ -225,14 +224,10 @@ class WarmPartition:
         self._tier.close_store(self._number, self._store, condemned=self._condemned)
 
 
-@contextmanager
-def noticed(warm: WarmPartition | None) -> Iterator[None]:
+def unread(warm: WarmPartition | None, error: WarmLost) -> None:
     """What cannot be read back ends the partition task, and no more than that."""
-    try:
-        yield
-    except WarmLost as error:
-        assert warm is not None, "only a store can be lost"
-        warm.lost(error)
+    assert warm is not None, "only a store can be lost"
+    warm.lost(error)
 
 
 def open_side(

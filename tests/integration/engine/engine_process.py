@@ -15,16 +15,19 @@ from dalsegno.streams.engine import opening
 from dalsegno.streams.engine.app import run_engine
 from dalsegno.streams.engine.restore import Restored, RestoreJob, RestoreProgress
 from dalsegno.streams.engine.settings import EngineSettings
+from dalsegno.streams.engine.sinks import Sink
 
 
 def hold_restore(gate: Path) -> None:
     """The restore of partition 0 takes until this file is there, as one of many records would."""
     read = opening.restore
 
-    def held(settings: EngineSettings, job: RestoreJob, progress: RestoreProgress) -> Restored:
+    def held(
+        settings: EngineSettings, job: RestoreJob, progress: RestoreProgress, sink: Sink
+    ) -> Restored:
         while job.partition == 0 and not gate.exists():
             time.sleep(0.05)
-        return read(settings, job, progress)
+        return read(settings, job, progress, sink)
 
     opening.restore = held  # type: ignore[attr-defined]
 
