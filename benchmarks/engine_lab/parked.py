@@ -1,4 +1,4 @@
-"""A changelog of many runs that wait for their second step, and its restore."""
+"""A changelog of many runs that wait for a person, and its restore."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchmarks.engine_lab.load import run_events
 from confluent_kafka import Producer
 
 from dalsegno.schemas.codec import encode
-from dalsegno.schemas.events import RunStarted
+from dalsegno.schemas.events import FailureType, RunStarted, StepFailed
 from dalsegno.schemas.outputs import Claim
 from dalsegno.streams.core.partition import Partition
 from dalsegno.streams.core.record import Record
@@ -30,13 +30,17 @@ _TRANSACTION = 30_000
 
 
 def template(partition: int) -> dict[bytes, bytes]:
-    """The parts of a partition with one run, number 0, which has taken two of its steps."""
-    fold = Partition(partition)
-    for offset, event in enumerate(islice(run_events(NAME.format(0)), 4)):
+    """The parts of a partition with one run, number 0, whose second step waits for a person."""
+    fold, name = Partition(partition), NAME.format(0)
+    refused = StepFailed(
+        run_id=name, step="step1", epoch=1, failure_type=FailureType.UNSAFE, message="ask"
+    )
+    for offset, event in enumerate([*islice(run_events(name), 4), refused]):
         if isinstance(event, RunStarted):
             first = msgspec.msgpack.encode({"input": _MARK})
             event = msgspec.structs.replace(event, context=first)  # noqa: PLW2901
         fold.apply(Record(offset, _AT_MS, b"", b"", event))
+    assert not fold.in_flight, "it waits"
     return {key: value or b"" for key, value in fold.capture()}
 
 
