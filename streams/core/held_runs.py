@@ -52,6 +52,7 @@ class HeldRuns:
             held = self.residency.read(run_id)
             if held is None:
                 return None
+            self.residency.late += 1
             self._came(run_id, held)
         if type(held) is not PackedRun:
             return held  # type: ignore[return-value]

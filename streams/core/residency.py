@@ -36,7 +36,6 @@ class Residency:
         """A run that is not in memory; None when there is none. Raises `WarmLost`."""
         if not self.outside or run_id in self._gone or run_id in self._nothing:
             return None
-        self.late += 1
         return self.warm.load((run_id,)).get(run_id)
 
     def hold(self, run_ids: Container[str]) -> None:

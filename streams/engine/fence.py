@@ -79,7 +79,8 @@ class FencedProducer:
     ) -> None:
         def told(error: KafkaError | None, message: Message) -> None:
             offset, topic, partition = message.offset(), message.topic(), message.partition()
-            if error is None and offset is not None and topic and partition is not None:
+            known = offset is not None and offset >= 0
+            if error is None and known and topic and partition is not None:
                 ends[topic, partition] = offset + 1
 
         producer = self._handle.producer

@@ -19,7 +19,7 @@ from dalsegno.storage.errors import StoreBusyError, StoreError, StoreFullError, 
 from dalsegno.storage.ports import TableStat
 from dalsegno.storage.warm import Place, WarmStore
 from dalsegno.streams.core.partition import Partition
-from dalsegno.streams.core.warm import WarmLost
+from dalsegno.streams.core.warm import PackedRun, WarmLost
 from dalsegno.streams.engine import metrics_catalogue as catalogue
 from dalsegno.streams.engine.batch import Batch
 from dalsegno.streams.engine.errors import EngineError, OutcomeUnknownError
@@ -53,6 +53,7 @@ class WarmPartition:
         self._fold = fold
         self._residence = residence = fold.residence
         self._batch_end = 0
+        self._turn = 0
         self._told_lost = lost
         self._fetching: asyncio.Task[None] | None = None
         self._pending: dict[bytes, bytes | None] = {}
@@ -119,31 +120,35 @@ class WarmPartition:
         have been read. Nothing may be applied meanwhile.
         """
         self._batch_end = batch.next_position
+        self._turn += 1
         try:
             missing = self._missing(batch)
         except WarmLost as error:
             self.lost(error)
             return
         if missing:
-            self._fetching = asyncio.create_task(self._fetch(missing, then))
+            self._fetching = asyncio.create_task(self._fetch(missing, self._turn, then))
         else:
             then()
 
-    async def _fetch(self, run_ids: list[str], then: Callable[[], None]) -> None:
+    async def _fetch(self, run_ids: list[str], turn: int, then: Callable[[], None]) -> None:
         try:
-            await self._read(run_ids)
+            found = await self._read(run_ids)
         except WarmLost as error:
             self.lost(error)
-        else:
+            return
+        # Another batch has begun meanwhile: what was read may have changed since.
+        if turn == self._turn:
+            self._residence.offer(run_ids, found)
             then()
 
-    async def _read(self, run_ids: list[str]) -> None:
+    async def _read(self, run_ids: list[str]) -> dict[str, PackedRun]:
         """Together, and beside the loop."""
         began = time.monotonic()
         loop = asyncio.get_running_loop()
         found = await loop.run_in_executor(self._tier.readers, self._store.load, run_ids)
         self._tier.metrics.observe(catalogue.WARM_READ, time.monotonic() - began)
-        self._residence.offer(run_ids, found)
+        return found
 
     def captured(self) -> None:
         """A checkpoint is captured: what it says was all there was now."""
