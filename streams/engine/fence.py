@@ -79,8 +79,9 @@ class FencedProducer:
     ) -> None:
         def told(error: KafkaError | None, message: Message) -> None:
             offset, topic, partition = message.offset(), message.topic(), message.partition()
-            known = offset is not None and offset >= 0
-            if error is None and known and topic and partition is not None:
+            if error is not None or offset is None or offset < 0:
+                return  # or it was there already, and the broker does not say where
+            if topic is not None and partition is not None:
                 ends[topic, partition] = offset + 1
 
         producer = self._handle.producer

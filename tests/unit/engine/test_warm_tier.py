@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from dalsegno.streams.core.partition import Partition
 from dalsegno.streams.core.record import Record
 from dalsegno.streams.core.warm import WarmLost
 from dalsegno.streams.engine import metrics_catalogue as catalogue
+from dalsegno.streams.engine.batch import Batch, Stream
 from dalsegno.streams.engine.metrics import EngineMetrics
 from dalsegno.streams.engine.settings import EngineSettings
 from dalsegno.streams.engine.sinks import StoreSink
@@ -249,3 +251,68 @@ async def test_a_store_that_lies_is_lost_and_thrown_away(tier: WarmTier, disk: D
     await bench.warm.close()
     bench.table.lie = None
     assert tier.open(0).place is None
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A record as a batch has it."""
+
+    key: bytes
+    timestamp: int = 1_700_000_000_000
+
+
+def batch(*names: str) -> Batch:
+    return Batch(
+        receiver=None,  # type: ignore[arg-type]
+        stream=Stream.EVENTS,
+        ticket=0,
+        records=[Seen(name.encode()) for name in names],  # type: ignore[misc]
+        next_position=0,
+        end_offset=0,
+    )
+
+
+async def test_what_a_batch_touches_is_read_before_it_is_applied(
+    tier: WarmTier, disk: Disk
+) -> None:
+    bench = Bench(tier, disk)
+    bench.runs(0, 200)
+    bench.checkpoint()
+    await bench.until(lambda: bench.residence.outside)
+    late, done = bench.residence.late, asyncio.Event()
+    bench.warm.ahead(batch("r0000", "r0001", "r0150", "nobody"), done.set)
+    assert not done.is_set()
+    await done.wait()
+    bench.runs(0, 2, events=1)  # the same starts again: duplicates
+    assert bench.residence.late == late
+    done.clear()
+    bench.warm.ahead(batch("r0000"), done.set)
+    assert done.is_set()
+    await bench.warm.close()
+
+
+async def test_what_an_overtaken_batch_read_is_not_used(tier: WarmTier, disk: Disk) -> None:
+    bench = Bench(tier, disk)
+    bench.runs(0, 200)
+    bench.checkpoint()
+    await bench.until(lambda: bench.residence.outside)
+    first, gate, done = threading.Lock(), threading.Event(), asyncio.Event()
+    first.acquire()
+
+    def only_the_first_waits() -> None:
+        if first.locked():
+            first.release()
+            gate.wait(10)
+
+    bench.table.waits = only_the_first_waits
+    old: list[str] = []
+    bench.warm.ahead(batch("r0000"), lambda: old.append("applied"))
+    await bench.until(lambda: not first.locked())
+    bench.warm.ahead(batch("r0001"), done.set)
+    await done.wait()
+    held = bench.residence.outside
+    gate.set()
+    await asyncio.wait(asyncio.all_tasks() - {asyncio.current_task()}, timeout=0.5)  # type: ignore[arg-type]
+    assert old == []
+    assert bench.residence.outside == held
+    await bench.warm.close()
