@@ -38,7 +38,7 @@ from dalsegno.streams.engine.reader import EventReader
 from dalsegno.streams.engine.restore import RestoreProgress
 from dalsegno.streams.engine.ticking import append_tick
 from dalsegno.streams.engine.ticks import TickPlan
-from dalsegno.streams.engine.warm_partition import WarmPartition, open_side, unread
+from dalsegno.streams.engine.warm_partition import WarmPartition, ahead, open_side, unread
 
 log = structlog.get_logger(__name__)
 
@@ -180,10 +180,7 @@ class PartitionTask:
         if batch.ticket == self.ticket and self.state is TaskState.BUSY:
             fold, outputs, _ = self._open_parts()
             applying = Applying(batch, fold, outputs, self._reader, self._context.metrics.signals)
-            if self.warm is None:
-                self._slice(applying)
-            else:
-                self.warm.ahead(batch, lambda: self._slice(applying))
+            ahead(self.warm, batch, lambda: self._slice(applying))
 
     def dropped(self, batch: Batch) -> None:
         """Faust lost the batch: its records are read again."""

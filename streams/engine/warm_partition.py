@@ -229,6 +229,16 @@ class WarmPartition:
         self._tier.close_store(self._number, self._store, condemned=self._condemned)
 
 
+def ahead(warm: WarmPartition | None, batch: Batch, then: Callable[[], None]) -> None:
+    """Calls `then` once the runs that the batch touches are in memory, as they all are without a
+    store.
+    """
+    if warm is None:
+        then()
+    else:
+        warm.ahead(batch, then)
+
+
 def unread(warm: WarmPartition | None, error: WarmLost) -> None:
     """What cannot be read back ends the partition task, and no more than that."""
     assert warm is not None, "only a store can be lost"
