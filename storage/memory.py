@@ -10,7 +10,7 @@ from dalsegno.storage.ports import TableStat
 
 
 class MemoryTable:
-    """See `Table`. `crash` loses what was not flushed, as the end of a process does."""
+    """See `Table`. `after_crash` loses what was not flushed."""
 
     def __init__(self) -> None:
         self._values: dict[bytes, bytes] = {}
@@ -46,11 +46,13 @@ class MemoryTable:
         self._check()
         self._flushed = dict(self._values)
 
-    def crash(self) -> None:
-        """Back to what was flushed."""
-        self._values = dict(self._flushed)
-        self._keys = sorted(self._values)
-        self._closed = False
+    def after_crash(self) -> MemoryTable:
+        """What the next process finds: what was flushed. This one takes no further call."""
+        self._closed = True
+        found = MemoryTable()
+        found.write(self._flushed)
+        found.flush()
+        return found
 
     def stat(self) -> TableStat:
         """Bytes held."""

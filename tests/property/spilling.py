@@ -113,8 +113,7 @@ def crash_of_memory(rng: random.Random) -> Callable[[Table], Table | None]:
         assert isinstance(table, MemoryTable)
         if rng.random() < 0.3:
             return None
-        table.crash()
-        return table
+        return table.after_crash()
 
     return lose
 

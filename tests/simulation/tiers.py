@@ -79,7 +79,7 @@ class Disks:
         elif table is not None:
             if chance > 0.8:
                 table.close()
-            table.crash()
+            table = table.after_crash()
         store = self._vouched(number, table)
         self.tables[place] = store._table  # type: ignore[assignment]
         self._catch_up(number, store, engine.read_to[number])

@@ -37,9 +37,7 @@ class Disk:
 
     def __call__(self, path: Path, memory: RocksMemory) -> FaultyTable:
         old = self.tables.get(path)
-        held = MemoryTable()
-        if old is not None:
-            held.write(dict(old.table._flushed.items()))  # type: ignore[attr-defined]
+        held = MemoryTable() if old is None else old.table.after_crash()  # type: ignore[attr-defined]
         self.tables[path] = FaultyTable(held)
         return self.tables[path]
 
