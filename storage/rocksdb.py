@@ -82,7 +82,8 @@ class RocksTable:
         except Exception as error:
             raise _typed(error, writing=False) from error
         written = rocksdict.WriteOptions()
-        written.disable_wal = True
+        # The stub takes this property for a method.
+        written.disable_wal = True  # pyright: ignore[reportAttributeAccessIssue]
         written.no_slowdown = True
         self._db.set_write_options(written)
         self._written = written

@@ -11,8 +11,8 @@ from dalsegno.streams.core.runstate import NEVER
 # Deadlines of runs that are not in memory, kept in memory: the nearest ones.
 NEAR_MAX: Final = 10_000
 WINDOW: Final = 2_000
-_ALL: Final = (NEVER, "")
-_NONE: Final = (-1, "")
+_ALL: Final[tuple[int, str]] = (NEVER, "")
+_NONE: Final[tuple[int, str]] = (-1, "")
 _SLACK: Final = 1_000
 
 Due = tuple[int, str]

@@ -11,6 +11,7 @@ from dalsegno.streams.core.faultpoint.actors import FaultPoints
 from dalsegno.streams.core.faultpoint.point import Phase
 from dalsegno.streams.core.partition import Partition
 from dalsegno.streams.engine import metrics_catalogue as catalogue
+from dalsegno.streams.engine import metrics_warm
 from dalsegno.streams.engine.metrics import EngineMetrics
 from dalsegno.streams.engine.monitor import MonitorFigures
 from dalsegno.streams.engine.ownership import Ownership
@@ -42,11 +43,11 @@ _PER_PARTITION = (
     catalogue.STEPS_HELD,
     catalogue.RECOVERY_ATTEMPTS,
     catalogue.RECOVERY_FROZEN,
-    catalogue.WARM_BYTES,
-    catalogue.WARM_RUNS,
-    catalogue.WARM_DISK,
-    catalogue.WARM_UNSAVED,
-    catalogue.WARM_STALLED,
+    metrics_warm.WARM_BYTES,
+    metrics_warm.WARM_RUNS,
+    metrics_warm.WARM_DISK,
+    metrics_warm.WARM_UNSAVED,
+    metrics_warm.WARM_STALLED,
 )
 _POINTS_MAX = 200
 """Fault points that metrics tell apart: those that are not healthy, the first of them by name."""
@@ -101,11 +102,11 @@ def _partition(metrics: EngineMetrics, task: PartitionTask) -> None:
 def _warm(metrics: EngineMetrics, partition: str, warm: WarmPartition) -> None:
     stat = warm.stat()
     for metric, value in (
-        (catalogue.WARM_BYTES, warm.bytes_held),
-        (catalogue.WARM_RUNS, warm.outside),
-        (catalogue.WARM_UNSAVED, warm.unsaved),
-        (catalogue.WARM_DISK, stat.disk_bytes),
-        (catalogue.WARM_STALLED, stat.stalled),
+        (metrics_warm.WARM_BYTES, warm.bytes_held),
+        (metrics_warm.WARM_RUNS, warm.outside),
+        (metrics_warm.WARM_UNSAVED, warm.unsaved),
+        (metrics_warm.WARM_DISK, stat.disk_bytes),
+        (metrics_warm.WARM_STALLED, stat.stalled),
     ):
         metrics.gauge(metric, value, partition=partition)
 

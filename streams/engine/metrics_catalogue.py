@@ -7,45 +7,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from dalsegno.streams.engine import metrics_warm
 from dalsegno.streams.engine.metric import SECONDS as _SECONDS
 from dalsegno.streams.engine.metric import Kind, Metric
-from dalsegno.streams.engine.metrics_warm import (
-    WARM_BYTES,
-    WARM_DISK,
-    WARM_LATE,
-    WARM_LEFT,
-    WARM_MISSING,
-    WARM_READ,
-    WARM_RUNS,
-    WARM_STALLED,
-    WARM_STALLS,
-    WARM_TOUCHED,
-    WARM_UNSAVED,
-    WARM_WIPED,
-    WARM_WRITE,
-    WARM_WRITE_FAILURES,
-)
 
-__all__ = [
-    "CATALOGUE",
-    "WARM_BYTES",
-    "WARM_DISK",
-    "WARM_LATE",
-    "WARM_LEFT",
-    "WARM_MISSING",
-    "WARM_READ",
-    "WARM_RUNS",
-    "WARM_STALLED",
-    "WARM_STALLS",
-    "WARM_TOUCHED",
-    "WARM_UNSAVED",
-    "WARM_WIPED",
-    "WARM_WRITE",
-    "WARM_WRITE_FAILURES",
-    "Kind",
-    "Metric",
-]
-
+__all__ = ["CATALOGUE", "Kind", "Metric"]
 
 _LONG_SECONDS = (0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 86400.0)
 
@@ -401,4 +367,8 @@ GROUP_SILENCE: Final = Metric(
     "Since when the consumer group has not heard us although its broker answers.",
 )
 
-CATALOGUE: Final = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
+CATALOGUE: Final = tuple(
+    value
+    for value in [*globals().values(), *vars(metrics_warm).values()]
+    if isinstance(value, Metric)
+)

@@ -20,7 +20,7 @@ from dalsegno.storage.ports import TableStat
 from dalsegno.storage.warm import Place, WarmStore
 from dalsegno.streams.core.partition import Partition
 from dalsegno.streams.core.warm import PackedRun, WarmLost
-from dalsegno.streams.engine import metrics_catalogue as catalogue
+from dalsegno.streams.engine import metrics_warm
 from dalsegno.streams.engine.batch import Batch
 from dalsegno.streams.engine.errors import EngineError, OutcomeUnknownError
 from dalsegno.streams.engine.opening import Opened
@@ -111,8 +111,8 @@ class WarmPartition:
         keys = {record.key for record in batch.records if record.key}
         names = [key.decode("utf-8", "replace") for key in keys]
         missing = self._residence.missing(names, max(r.timestamp for r in batch.records))
-        self._tier.metrics.count(catalogue.WARM_TOUCHED, len(names))
-        self._tier.metrics.count(catalogue.WARM_MISSING, len(missing))
+        self._tier.metrics.count(metrics_warm.WARM_TOUCHED, len(names))
+        self._tier.metrics.count(metrics_warm.WARM_MISSING, len(missing))
         return missing
 
     def ahead(self, batch: Batch, then: Callable[[], None]) -> None:
@@ -147,7 +147,7 @@ class WarmPartition:
         began = time.monotonic()
         loop = asyncio.get_running_loop()
         found = await loop.run_in_executor(self._tier.readers, self._store.load, run_ids)
-        self._tier.metrics.observe(catalogue.WARM_READ, time.monotonic() - began)
+        self._tier.metrics.observe(metrics_warm.WARM_READ, time.monotonic() - began)
         return found
 
     def captured(self) -> None:
@@ -161,7 +161,7 @@ class WarmPartition:
         if position is not None:
             self._place = Place(position, self._captured_ms)
         late = self._residence.late
-        self._tier.metrics.count(catalogue.WARM_LATE, late - self._late)
+        self._tier.metrics.count(metrics_warm.WARM_LATE, late - self._late)
         self._late = late
         if self._writer is None and not self._closing.is_set():
             self._writer = asyncio.create_task(self._write())
@@ -174,10 +174,10 @@ class WarmPartition:
                     await self._put()
                     wait_s = _FULL_FIRST_S
                 except StoreBusyError:
-                    self._tier.metrics.count(catalogue.WARM_STALLS)
+                    self._tier.metrics.count(metrics_warm.WARM_STALLS)
                     await self._pause(_BUSY_S)
                 except StoreFullError as error:
-                    self._tier.metrics.count(catalogue.WARM_WRITE_FAILURES)
+                    self._tier.metrics.count(metrics_warm.WARM_WRITE_FAILURES)
                     log.warning("not stored", partition=self._number, error=str(error))
                     await self._pause(wait_s)
                     wait_s = min(_FULL_MAX_S, 2 * wait_s)
@@ -198,7 +198,7 @@ class WarmPartition:
         except BaseException:
             self._pending = {**parts, **self._pending}
             raise
-        self._tier.metrics.observe(catalogue.WARM_WRITE, time.monotonic() - began)
+        self._tier.metrics.observe(metrics_warm.WARM_WRITE, time.monotonic() - began)
         self._residence.stored(number, self._tier.stamp())
         self._tier.balance()
 

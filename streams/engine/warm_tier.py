@@ -20,7 +20,7 @@ from dalsegno.storage.folder import EngineFolder
 from dalsegno.storage.ports import Table
 from dalsegno.storage.rocksdb import RocksMemory, RocksTable
 from dalsegno.storage.warm import WarmStore
-from dalsegno.streams.engine import metrics_catalogue as catalogue
+from dalsegno.streams.engine import metrics_warm
 from dalsegno.streams.engine.metrics import EngineMetrics
 from dalsegno.streams.engine.security import librdkafka_options
 from dalsegno.streams.engine.settings import EngineSettings
@@ -137,7 +137,7 @@ class WarmTier:
     def wipe(self, partition: int, store: WarmStore | None, reason: str, why: str) -> WarmStore:
         """An empty store in the place of one that cannot be used. Raises `StoreError`."""
         log.warning("database thrown away", partition=partition, reason=reason, why=why)
-        self.metrics.count(catalogue.WARM_WIPED, reason=reason)
+        self.metrics.count(metrics_warm.WARM_WIPED, reason=reason)
         if store is not None:
             store.close()
         return self._made(partition, self._folder.another(partition))
@@ -181,7 +181,7 @@ class WarmTier:
             before = side.bytes_held
             left = side.leave(over, until)
             over -= before - side.bytes_held
-            self.metrics.count(catalogue.WARM_LEFT, left)
+            self.metrics.count(metrics_warm.WARM_LEFT, left)
             if not left:
                 stuck.add(side)
 

@@ -18,7 +18,7 @@ from dalsegno.storage.warm import Place
 from dalsegno.streams.core.partition import Partition
 from dalsegno.streams.core.record import Record
 from dalsegno.streams.core.warm import WarmLost
-from dalsegno.streams.engine import metrics_catalogue as catalogue
+from dalsegno.streams.engine import metrics_warm
 from dalsegno.streams.engine.batch import Batch, Stream
 from dalsegno.streams.engine.metrics import EngineMetrics
 from dalsegno.streams.engine.settings import EngineSettings
@@ -76,7 +76,7 @@ def wiped(tier: WarmTier) -> dict[str, float]:
         sample.labels["reason"]: sample.value
         for metric in found
         for sample in metric.samples
-        if sample.name == catalogue.WARM_WIPED.name
+        if sample.name == metrics_warm.WARM_WIPED.name
     }
 
 
