@@ -6,10 +6,10 @@ from collections import Counter
 
 import pytest
 from tests.simulation.combined_world import CombinedWorld
-from tests.simulation.promises import BrokenPromiseError, FoldRaisedError
 from tests.simulation.runner import run_seed, run_world
 from tests.simulation.seam_mutants import SEAM_MUTANTS, SeamMutant
 from tests.simulation.seams import SEAMS
+from tests.simulation.teeth import seeds_to_find
 
 SMALL_SEEDS = 240
 LARGE_SEEDS, LARGE_CHUNK = 8, 4
@@ -40,16 +40,8 @@ def test_one_seed_is_one_schedule(seed: int) -> None:
 
 @pytest.mark.parametrize("mutant", SEAM_MUTANTS, ids=lambda mutant: mutant.name.replace(" ", "-"))
 def test_a_deliberate_bug_at_a_seam_is_found(mutant: SeamMutant) -> None:
-    with mutant.bug():
-        for seed in range(mutant.seeds):
-            try:
-                CombinedWorld(seed, mood=mutant.mood).run()
-            except FoldRaisedError:
-                # Then the bug is broken itself, and shows nothing.
-                raise
-            except BrokenPromiseError:
-                return
-    pytest.fail(f"not found in {mutant.seeds} seeds: {mutant.name}")
+    found = seeds_to_find(mutant, lambda seed: CombinedWorld(seed, mood=mutant.mood).run())
+    assert found is not None, f"not found in {mutant.seeds} seeds: {mutant.name}"
 
 
 def test_there_are_enough_deliberate_bugs() -> None:

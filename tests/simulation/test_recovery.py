@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 from tests.simulation.mutants import Mutant
-from tests.simulation.promises import BrokenPromiseError
 from tests.simulation.recovery_mutants import RECOVERY_MUTANTS
 from tests.simulation.recovery_world import RecoveryWorld
+from tests.simulation.teeth import seeds_to_find
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -20,10 +20,5 @@ def test_one_seed_is_one_story() -> None:
 
 @pytest.mark.parametrize("mutant", RECOVERY_MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_deliberate_bug_of_recovery_is_found(mutant: Mutant) -> None:
-    with mutant.bug():
-        for seed in range(mutant.seeds):
-            try:
-                RecoveryWorld(seed).run()
-            except BrokenPromiseError:
-                return
-    raise AssertionError(f"not found in {mutant.seeds} seeds: {mutant.name}")
+    found = seeds_to_find(mutant, lambda seed: RecoveryWorld(seed).run())
+    assert found is not None, f"not found in {mutant.seeds} seeds: {mutant.name}"

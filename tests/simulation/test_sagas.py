@@ -6,9 +6,10 @@ from collections import Counter
 
 import pytest
 from tests.simulation.mutants import Mutant
-from tests.simulation.promises import BrokenPromiseError, FoldRaisedError
+from tests.simulation.promises import BrokenPromiseError
 from tests.simulation.saga_mutants import SAGA_MUTANTS
 from tests.simulation.saga_world import SagaWorld
+from tests.simulation.teeth import seeds_to_find
 
 from dalsegno.schemas.outputs import RunState
 
@@ -38,16 +39,8 @@ def test_one_seed_is_one_schedule(seed: int) -> None:
 
 @pytest.mark.parametrize("mutant", SAGA_MUTANTS, ids=lambda mutant: mutant.name.replace(" ", "-"))
 def test_a_deliberate_bug_is_found(mutant: Mutant) -> None:
-    with mutant.bug():
-        for seed in range(mutant.seeds):
-            try:
-                SagaWorld(seed).run()
-            except FoldRaisedError:
-                # Then the bug is broken itself, and shows nothing.
-                raise
-            except BrokenPromiseError:
-                return
-    pytest.fail(f"not found in {mutant.seeds} seeds: {mutant.name}")
+    found = seeds_to_find(mutant, lambda seed: SagaWorld(seed).run())
+    assert found is not None, f"not found in {mutant.seeds} seeds: {mutant.name}"
 
 
 def test_there_are_enough_deliberate_bugs() -> None:

@@ -5,30 +5,17 @@ from __future__ import annotations
 import pytest
 from tests.simulation.core_mutants import CORE_MUTANTS
 from tests.simulation.mutants import MODEL_MUTANTS, Mutant
-from tests.simulation.promises import BrokenPromiseError, FoldRaisedError
 from tests.simulation.state_mutants import STATE_MUTANTS
+from tests.simulation.teeth import seeds_to_find
 from tests.simulation.world import World
 
 MUTANTS = (*MODEL_MUTANTS, *CORE_MUTANTS, *STATE_MUTANTS)
 
 
-def seeds_to_find(mutant: Mutant) -> int | None:
-    """How many seeds it takes until a promise is broken; None if it is not found."""
-    with mutant.bug():
-        for seed in range(mutant.seeds):
-            try:
-                World(seed).run()
-            except FoldRaisedError:
-                # Then the bug is broken itself, and shows nothing.
-                raise
-            except BrokenPromiseError:
-                return seed + 1
-    return None
-
-
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name.replace(" ", "-"))
 def test_a_deliberate_bug_is_found(mutant: Mutant) -> None:
-    assert seeds_to_find(mutant) is not None, f"not found in {mutant.seeds} seeds: {mutant.name}"
+    found = seeds_to_find(mutant, lambda seed: World(seed).run())
+    assert found is not None, f"not found in {mutant.seeds} seeds: {mutant.name}"
 
 
 def test_there_are_enough_deliberate_bugs_and_each_has_its_name() -> None:

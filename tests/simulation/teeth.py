@@ -1,0 +1,22 @@
+"""How many seeds it takes until a deliberate bug breaks a promise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.simulation.mutants import Mutant
+from tests.simulation.promises import BrokenPromiseError, FoldRaisedError
+
+
+def seeds_to_find(mutant: Mutant, run: Callable[[int], object]) -> int | None:
+    """`run` runs the world of a seed. None if the bug is not found within its bound."""
+    with mutant.bug():
+        for seed in range(mutant.seeds):
+            try:
+                run(seed)
+            except FoldRaisedError:
+                # Then the bug is broken itself, and shows nothing.
+                raise
+            except BrokenPromiseError:
+                return seed + 1
+    return None
