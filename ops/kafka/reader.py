@@ -24,6 +24,7 @@ _PASSING = (
 _PATIENCE_S = 30.0
 """Without one record from a broker that had more."""
 _CHUNK = 2_000
+_WAIT_S = 1.0
 
 
 class ReadError(Exception):
@@ -130,7 +131,7 @@ class Reader:
         self._consumer.assign([TopicPartition(topic, partition, position)])
         deadline = time.monotonic() + _PATIENCE_S
         while position < stop:
-            messages = self._consumer.consume(_CHUNK, 1.0)
+            messages = self._next()
             before = position
             for message in messages:
                 if (error := message.error()) is not None:
@@ -152,6 +153,11 @@ class Reader:
             elif time.monotonic() > deadline:
                 raise ReadError(f"{topic}[{partition}]: nothing within {_PATIENCE_S:.0f} s")
         self._consumer.unassign()
+
+    def _next(self) -> list[Message]:
+        """What has come, once anything has. `consume` alone waits its time out for a full chunk."""
+        first = self._consumer.poll(_WAIT_S)
+        return [] if first is None else [first, *self._consumer.consume(_CHUNK - 1, 0.0)]
 
 
 def _record(message: Message) -> LogRecord:

@@ -59,7 +59,10 @@ class Directory:
         found: dict[int, str] = {}
         deadline = time.monotonic() + self._timeout_s
         while time.monotonic() < deadline:
-            for message in consumer.consume(_BATCH, _POLL_S):
+            # `consume` alone would wait its time out for a full batch.
+            first = consumer.poll(_POLL_S)
+            came = [] if first is None else [first, *consumer.consume(_BATCH - 1, 0.0)]
+            for message in came:
                 error = message.error()
                 if error is None:
                     _take(found, message.value() or b"")
