@@ -137,7 +137,8 @@ class CombinedStory(SagaStory):
         if self.turned_at is not None or self.state in FINAL:
             self.gates.clear()
         for each in change.changes:
-            if each.after is StepState.COMPLETED and self.spec is not None:
+            wrote = each.after is StepState.COMPLETED and change.cause == "StepCompleted"
+            if wrote and self.spec is not None:
                 for field in self.spec.step(each.step).writes:
                     self.given.pop(field, None)
         # A package is put out ahead of the transition of its unit, and shows what that leaves.
