@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.simulation.promises import BrokenPromiseError
-from tests.simulation.runner import FailedSeedError, run_seed
+from tests.simulation.runner import WORLDS, FailedSeedError, run_seed
 from tests.simulation.world import World
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,8 +34,9 @@ def test_one_seed_is_one_schedule(seed: int) -> None:
     assert run_seed(seed) == run_seed(seed)
 
 
-def test_another_process_with_other_hashes_runs_the_same_schedule() -> None:
-    digest = run_seed(3, large=True)
+@pytest.mark.parametrize("world", WORLDS)
+def test_another_process_with_other_hashes_runs_the_same_schedule(world: str) -> None:
+    digest = run_seed(3, large=True, world=world)
     for hash_seed in ("1", "4242"):
         done = subprocess.run(
             [
@@ -47,6 +48,8 @@ def test_another_process_with_other_hashes_runs_the_same_schedule() -> None:
                 "--count",
                 "1",
                 "--large",
+                "--world",
+                world,
             ],
             cwd=ROOT,
             env={**os.environ, "PYTHONHASHSEED": hash_seed},
