@@ -22,12 +22,14 @@ from tests.unit.core.log import (
 from dalsegno.schemas.control import StallSuspected, Verdict
 from dalsegno.schemas.events import (
     FailureType,
+    RunCancelled,
     StepFailed,
     StepProgressed,
     StepReleased,
 )
 from dalsegno.schemas.outputs import AnswerType, Outcome, RunState, StepState
 from dalsegno.schemas.plan import RetryPolicy
+from dalsegno.streams.core.partition import Partition
 
 
 def failed(
@@ -303,6 +305,21 @@ def test_a_timer_of_a_state_that_is_over_does_nothing() -> None:
     assert [h.epoch for h in out] == [2]
     log.began("s0", epoch=2)
     assert handoffs(log.tick(5)) == []
+
+
+def test_a_run_cancelled_in_its_backoff_is_never_retried_also_after_a_restore() -> None:
+    """R099: what was cancelled while it waited for its retry was retried without end."""
+    log = Log()
+    log.start(chain(1, retry=RetryPolicy(initial_ms=30_000, max_ms=30_000)))
+    log.began("s0")
+    log.put(failed("s0"))
+    assert row(log, "s0").state is StepState.BACKING_OFF
+    log.put(RunCancelled(run_id="r", request_id="c"))
+    assert view(log).state is RunState.CANCELLED
+    log.partition = Partition.restore(0, log.partition.parts().items())
+    assert not log.partition.needs_tick
+    for _ in range(60):
+        assert handoffs(log.tick(10)) == []
 
 
 def test_each_epoch_that_was_lost_is_charged_once() -> None:

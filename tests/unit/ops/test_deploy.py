@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -9,7 +10,8 @@ from examples.risk_control.rules import SERVICES
 from tests.unit.source_tree import ROOT
 
 from dalsegno.ops.embedded import KAFKA_VERSION
-from dalsegno.streams.engine import metrics_catalogue
+from dalsegno.streams.engine.metric import Kind
+from dalsegno.streams.engine.metrics_catalogue import CATALOGUE
 
 DEPLOY = ROOT / "ops" / "deploy"
 
@@ -54,14 +56,31 @@ def test_prometheus_scrapes_every_engine(
     assert scrape["rule_files"] == ["alerts.yml"]
 
 
-def test_alerts_ask_for_metrics_that_exist() -> None:
-    known = {metric.name for metric in metrics_catalogue.CATALOGUE}
-    rules = yaml.safe_load((DEPLOY / "alerts.yml").read_text())["groups"][0]["rules"]
-    assert len({rule["alert"] for rule in rules}) == len(rules)
-    for rule in rules:
+def rules() -> list[dict[str, Any]]:
+    groups = yaml.safe_load((DEPLOY / "alerts.yml").read_text())["groups"]
+    return [rule for group in groups for rule in group["rules"]]
+
+
+def test_alerts_ask_for_series_that_exist() -> None:
+    """A histogram has no series of its own name: an alert on it would never fire."""
+    series: set[str] = set()
+    for metric in CATALOGUE:
+        ends = ("_bucket", "_sum", "_count") if metric.kind is Kind.HISTOGRAM else ("",)
+        series.update(metric.name + end for end in ends)
+    assert len({rule["alert"] for rule in rules()}) == len(rules())
+    for rule in rules():
         asked = set(re.findall(r"dalsegno_\w+", rule["expr"]))
-        assert asked <= known, rule["alert"]
+        assert asked <= series, rule["alert"]
         assert {"summary", "action"} <= set(rule["annotations"])
+
+
+def test_every_alert_has_a_first_look_on_the_page() -> None:
+    page = (ROOT / "docs" / "operations.md").read_text()
+    rows = re.findall(r"^\| ([a-z ,]+) \| .+ \|$", page, re.MULTILINE)
+    told = {name for row in rows for name in row.split(", ")}
+    for rule in rules():
+        words = re.findall(r"[A-Z][a-z]+", rule["alert"].removeprefix("Dalsegno"))
+        assert " ".join(words).lower() in told, rule["alert"]
 
 
 def test_the_image_holds_every_folder_that_the_wheel_is_built_from() -> None:
