@@ -202,8 +202,8 @@ class Courier:
         return fold is not None and fold.position > waiting.package.offset
 
     def _ours(self) -> bool:
-        """Whether our partitions can be ours still: one that has been asleep asks the group first,
-        so that at most what was out when it fell asleep is posted twice.
+        """Whether the group has heard us lately. One that was asleep may not know yet that it was
+        not: what it posts then has the ids that the new owner's posts have.
         """
         return self._means.silent_s() < self._means.settings.session_timeout_ms / 2_000
 
