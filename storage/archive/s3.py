@@ -93,7 +93,7 @@ class S3Objects:
 
     def __init__(self, settings: S3Settings) -> None:
         self._bucket = settings.bucket
-        self._client: Any = boto3.session.Session().client("s3", **client_arguments(settings))
+        self._client: Any = boto3.Session().client("s3", **client_arguments(settings))
         self._put_arguments: dict[str, str] = {}
         if settings.encryption is not None:
             self._put_arguments["ServerSideEncryption"] = settings.encryption

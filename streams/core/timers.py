@@ -40,7 +40,7 @@ class Timers:
         self._due_of = due_of
         self._more = more
         self._near: dict[str, int] = {}
-        self._frontier = _ALL
+        self._frontier: Due = _ALL
         self.soonest_ms = NEVER
 
     def load(self, entries: list[Due]) -> None:
