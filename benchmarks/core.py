@@ -1,11 +1,11 @@
-"""The fold: time and changelog bytes per event in short and long runs, memory per live run.
+"""The fold: time and changelog bytes per event in short and long runs.
 
     python -m benchmarks.core [--events 60000] [--profile]
 
 Runs of 10 and of 1,004 steps are real workflow graphs where the shared data is present. What is
-promised: an event of the long run costs at most twice that of the short one, in time and in bytes;
-and a live run of 5 steps takes at most 3 KB of memory. Records are made beforehand; only
-`Partition.apply` and `capture` are timed, in CPU time of this process.
+promised: an event of the long run costs at most twice that of the short one, in time and in bytes.
+Records are made beforehand; only `Partition.apply` and `capture` are timed, in CPU time of this
+process.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import json
 import pstats
 import sys
 import time
-import tracemalloc
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,7 +25,6 @@ import zstandard
 from rich.console import Console
 from rich.table import Table
 
-from dalsegno.schemas.control import ClockTick
 from dalsegno.schemas.events import RunEvent, RunStarted, StepCompleted, StepStarted
 from dalsegno.schemas.plan import Plan, StepPlan
 from dalsegno.streams.core.actions import Dispatch
@@ -38,7 +36,6 @@ START_MS = 1_700_000_000_000
 # As many events as an engine applies between two checkpoints under load.
 CAPTURE_EVERY = 200
 RATIO_MAX = 2.0
-MEMORY_BYTES_MAX = 3_072
 EVENT_US_AIM = 15.0
 _pack = msgspec.msgpack.encode
 
@@ -177,43 +174,11 @@ def best(log: list[Record], rounds: int) -> Cost:
     return Cost(count, applied / count / 1e3, captured / count / 1e3, size / count, records / count)
 
 
-def memory_per_run(runs: int) -> float:
-    """Bytes per live run of 5 steps, in the middle of its third step."""
-    names = ("identity", "data validation", "bureau", "income", "decision")
-    parents = {name: list(names[i - 1 : i]) if i else [] for i, name in enumerate(names)}
-    log = [r for r in log_of(plan_of(parents), runs) if not _late(r.event, names)]
-    partition = Partition(0)
-    tick = Record(0, START_MS, b"", b"", ClockTick(partition=0, number=1))
-    partition.apply(tick)
-    gc.collect()
-    tracemalloc.start()
-    before = tracemalloc.get_traced_memory()[0]
-    for number, record in enumerate(log, 1):
-        partition.apply(msgspec.structs.replace(record, offset=number))
-        if number % CAPTURE_EVERY == 0:
-            partition.capture()
-            partition.drain_in_flight()
-    partition.capture()
-    partition.drain_in_flight()
-    gc.collect()
-    used = tracemalloc.get_traced_memory()[0] - before
-    tracemalloc.stop()
-    assert partition.open_runs == runs
-    return used / runs
-
-
-def _late(event: object, names: tuple[str, ...]) -> bool:
-    if isinstance(event, StepCompleted):
-        return event.step in names[2:]
-    return isinstance(event, StepStarted) and event.step in names[3:]
-
-
 def main(argv: list[str]) -> int:
     """Prints the tables; 1 if a figure misses what is promised."""
     parser = argparse.ArgumentParser(prog="benchmarks.core", description=__doc__)
     parser.add_argument("--events", type=int, default=40_000, help="records per fold")
     parser.add_argument("--rounds", type=int, default=5, help="folds, of which the best counts")
-    parser.add_argument("--runs", type=int, default=2_000, help="live runs for the memory figure")
     parser.add_argument("--profile", action="store_true", help="where the time goes, long run")
     options = parser.parse_args(argv)
     console = Console()
@@ -238,19 +203,15 @@ def main(argv: list[str]) -> int:
     short, long = costs
     time_ratio = (long.apply_us + long.capture_us) / (short.apply_us + short.capture_us)
     size_ratio = long.changelog_bytes / short.changelog_bytes
-    memory = memory_per_run(options.runs)
-    return report(console, time_ratio, size_ratio, memory, min(c.apply_us for c in costs))
+    return report(console, time_ratio, size_ratio, min(c.apply_us for c in costs))
 
 
-def report(
-    console: Console, time_ratio: float, size_ratio: float, memory: float, quickest: float
-) -> int:
+def report(console: Console, time_ratio: float, size_ratio: float, quickest: float) -> int:
     """The promises and what was measured. An aim depends on the machine; a promise does not."""
     table = Table("figure", "measured", "wanted", "", title="Against what is promised")
     rows = [
         ("time per event, long run / short run", f"{time_ratio:.2f}", RATIO_MAX, time_ratio),
         ("changelog bytes per event, long / short", f"{size_ratio:.2f}", RATIO_MAX, size_ratio),
-        ("bytes of memory per live 5-step run", f"{memory:.0f}", MEMORY_BYTES_MAX, memory),
     ]
     for name, shown, wanted, value in rows:
         table.add_row(name, shown, f"≤ {wanted:g}", "ok" if value <= wanted else "[red]missed")
