@@ -37,7 +37,8 @@ class Service:
 
     `arrivals`: monotonic seconds of each request at the service; `tries`: of each connection to the
     proxy. `done`: how often each run was served; `repeats`: requests under a key that was served
-    before. A request takes `span_s`; at most `at_once` are served at a time, others wait.
+    before. A request takes `span_s`, a repeat too; at most `at_once` are served at a time, others
+    wait.
     """
 
     host, port, service_port = LOCAL, 0, 0
@@ -101,13 +102,13 @@ class Service:
     async def _do(self, request: web.Request) -> web.Response:
         self.arrivals.append(time.monotonic())
         key = request.headers[KEY_HEADER]
-        if key in self._keys:
-            self.repeats += 1
-            return web.Response(text="done")
-        self._keys.add(key)
         async with self._slots:
             await asyncio.sleep(self._span_s)
-        self.done[request.match_info["run"]] += 1
+        if key in self._keys:
+            self.repeats += 1
+        else:
+            self._keys.add(key)
+            self.done[request.match_info["run"]] += 1
         return web.Response(text="done")
 
     async def _health(self, _request: web.Request) -> web.Response:

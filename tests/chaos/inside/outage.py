@@ -2,7 +2,7 @@
 
 A few runs while all is well; then the proxy fails by MODE, and many more runs are started. Once the
 breaker is open, all of them wait and three probes have failed, the proxy lets everything through.
-Ends when all runs were served. Run ids and times of acknowledged starts go to ACKS.
+Ends when all runs have ended. Run ids and times of acknowledged starts go to ACKS.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ from typing import Final
 
 from benchmarks.outage_lab.service import Mode, peak_per_second
 from tests.chaos.inside.dependency import SERVICE_PORT, Counts
+from tests.chaos.inside.judge import open_lab
 from tests.chaos.inside.paid_flow import flow
 from tests.integration.engine.harness import wait_for
+from tests.oracle.progress import Ends
 
 from dalsegno.client import Client
 from dalsegno.ops.kafka.fault_points import NoSuchPointError, read_point
@@ -37,8 +39,9 @@ _URL: Final = f"http://dependency:{SERVICE_PORT}"
 class Outage:
     """What happened. Times in seconds; what arrived is as the service counted it.
 
-    `probe_gaps_s`: between the tries at the proxy once all runs waited. `found_after_s`,
-    `recovered_after_s`, `peak_per_s`, `tried_after`: from the return of the dependency on.
+    `probe_gaps_s`: between the tries at the proxy once all runs waited. From the return of the
+    dependency on: `found_after_s`, `recovered_after_s` (all runs have ended), `peak_per_s`,
+    `tried_after`.
     """
 
     mode: str
@@ -80,6 +83,13 @@ class Runs:
     def wait_served(self) -> None:
         wait_for("all runs served", self.served, LIMIT_S)
 
+    def wait_ended(self) -> None:
+        """Until the log says so of each: what was served need not have been heard of."""
+        ends = Ends(open_lab())
+        late = ends.wait(self.ids, LIMIT_S)
+        ends.close()
+        assert not late, f"not ended after {LIMIT_S} s: {sorted(late)}"
+
 
 def outage(mode: Mode, count: int, acks: Path) -> Outage:
     runs = Runs(mode, acks)
@@ -98,7 +108,7 @@ def outage(mode: Mode, count: int, acks: Path) -> Outage:
     finally:
         at_return, back_s = counts(), time.monotonic()
         tell(Mode.PASS)
-    runs.wait_served()
+    runs.wait_ended()
     after, took_s = counts(), time.monotonic() - back_s
     probes = since(at_return.tries, still_s)
     served = {run_id: after.done.get(run_id, 0) for run_id in runs.ids}
