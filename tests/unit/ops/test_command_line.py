@@ -1,10 +1,14 @@
 """The command line without a broker: codes, one-line errors, files, flows."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
+from tests.unit.source_tree import ROOT
+from typer.main import get_command
 
 from dalsegno.ops.cli import app
 from dalsegno.ops.cli.failures import ExitCode
@@ -48,6 +52,27 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def flows(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (elsewhere / "flows_here.py").write_text(FLOW)
     monkeypatch.syspath_prepend(str(elsewhere))
+
+
+def options_of(command: Any, path: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """(command, option) of everything below a command."""
+    for name, below in getattr(command, "commands", {}).items():
+        yield from options_of(below, (*path, name))
+    for parameter in command.params:
+        for option in parameter.opts:
+            if option.startswith("--"):
+                yield " ".join(path), option
+
+
+def test_the_page_names_every_command_and_option() -> None:
+    page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    found = sorted(set(options_of(get_command(app.build()), ())))
+    assert len({command for command, _ in found}) > 35
+    for command, option in found:
+        head, _, verb = command.partition(" ")
+        assert f"`{head}" in page, command
+        assert f"`{verb}`" in page or f"{head} {verb}".rstrip() in page, command
+        assert option in page or option == "--help", f"{command} {option}"
 
 
 @pytest.mark.parametrize(
