@@ -13,7 +13,7 @@ from dalsegno.storage.archive.archive import Archive, Manifest
 from dalsegno.storage.archive.s3 import S3Objects
 from dalsegno.storage.archive.segment import Kind
 from dalsegno.streams.core.actions import Audit
-from dalsegno.streams.engine.archiving import records_of
+from dalsegno.streams.engine.archiving import headers_of, records_of
 from dalsegno.streams.engine.settings import EngineSettings
 
 
@@ -95,9 +95,8 @@ def audit(
         for manifest in chain:
             for each in records_of(archive, manifest, Kind.EVENTS):
                 if each.offset >= position:
-                    headers = tuple((name, value or b"") for name, value in each.headers)
                     position = each.offset + 1
-                    yield Raw(each.offset, each.at_ms, each.key, each.value, headers)
+                    yield Raw(each.offset, each.at_ms, each.key, each.value, headers_of(each))
             progress(manifest.last_offset + 1 - manifest.first_offset)
         if reader is None:
             return

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from dalsegno.streams.client.refused import Complaints, connect
+from dalsegno.streams.engine.header_names import LenientHeaders
+from dalsegno.streams.engine.raw import raw_event
 from dalsegno.streams.engine.security import librdkafka_options
 from dalsegno.streams.engine.settings import EngineSettings
 
@@ -49,6 +51,7 @@ class Reader:
     def __init__(self, settings: EngineSettings) -> None:
         self._servers = settings.bootstrap_servers
         self._complaints = Complaints()
+        self._lenient = LenientHeaders(settings)
         self._options = {
             **librdkafka_options(settings),
             "error_cb": self._complaints,
@@ -141,7 +144,7 @@ class Reader:
                     if error.fatal() or error.code() == KafkaError._AUTO_OFFSET_RESET:
                         raise ReadError(f"{topic}[{partition}] at {position}: {error.str()}")
                     continue
-                record = _record(message)
+                record = _record(message, self._lenient)
                 if record.offset >= stop:
                     position = stop
                     break
@@ -160,17 +163,10 @@ class Reader:
         return [] if first is None else [first, *self._consumer.consume(_CHUNK - 1, 0.0)]
 
 
-def _record(message: Message) -> LogRecord:
-    offset, partition = message.offset(), message.partition()
-    assert offset is not None
+def _record(message: Message, lenient: LenientHeaders) -> LogRecord:
+    raw, partition = raw_event(message, lenient), message.partition()
     assert partition is not None
-    headers = tuple(
-        (name, value.encode() if isinstance(value, str) else value or b"")
-        for name, value in message.headers() or ()
-    )
-    return LogRecord(
-        partition, offset, message.timestamp()[1], message.key(), message.value(), headers
-    )
+    return LogRecord(partition, raw.offset, raw.timestamp, raw.key, raw.value, raw.headers)
 
 
 def _text(error: KafkaException) -> str:

@@ -19,7 +19,8 @@ class RecordsCorrupt(Exception):  # noqa: N818 - what it is
 
 
 class Kept(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
-    """One record as it stood in its topic. `value` None: it was erased.
+    """One record as it stood in its topic. Names of headers are bytes, as they came: not all are
+    text. `value` None: it was erased.
 
     Then `outcome` and `kind` say what it was to the fold, so that counts still hold.
     """
@@ -28,7 +29,7 @@ class Kept(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
     at_ms: int
     key: bytes | None
     value: bytes | None
-    headers: tuple[tuple[str, bytes | None], ...] = ()
+    headers: tuple[tuple[bytes, bytes], ...] = ()
     kind: str = ""
     outcome: str = ""
 

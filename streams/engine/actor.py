@@ -31,12 +31,12 @@ from dalsegno.streams.engine.faults_records import fault_record
 from dalsegno.streams.engine.fence import FencedProducer
 from dalsegno.streams.engine.opening import claim_of, start_position
 from dalsegno.streams.engine.producers import Appended
+from dalsegno.streams.engine.raw import RawEvent
 from dalsegno.streams.engine.restore import CLAIM_KEY, RestoreJob, RestoreProgress, restore
 from dalsegno.streams.engine.signing import Signer
 from dalsegno.streams.engine.sinks import PartsSink
 from dalsegno.streams.engine.ticking import append_tick
 from dalsegno.streams.engine.ticks import TickPlan
-from dalsegno.streams.engine.verify import RawEvent
 
 log = structlog.get_logger(__name__)
 

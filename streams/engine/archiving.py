@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from confluent_kafka import Message
-
 from dalsegno.storage.archive.archive import Archive, Manifest
 from dalsegno.storage.archive.records import Kept, pack_records, unpack_records
 from dalsegno.storage.archive.segment import Kind, SegmentWriter
 from dalsegno.streams.core.sequence import Sequence
+from dalsegno.streams.engine.header_names import LenientHeaders
 from dalsegno.streams.engine.logread import LogReader
+from dalsegno.streams.engine.raw import RawEvent, raw_event
 from dalsegno.streams.engine.restore import sequence_of
 from dalsegno.streams.engine.settings import EngineSettings
 
@@ -39,6 +39,7 @@ class Segmenter:
         self._settings = settings
         self._partitions = partitions
         self._archive = archive
+        self._lenient = LenientHeaders(settings)
         self._transitions: dict[int, tuple[int, int]] = {}
         """By partition: up to which event, and where the transitions of the next begin."""
 
@@ -66,7 +67,7 @@ class Segmenter:
         events = _Blocks(writer, Kind.EVENTS)
         room = self._settings.archive.segment_bytes
         for message in found:
-            events.add(_kept(message))
+            events.add(_kept(raw_event(message, self._lenient)))
             if events.bytes_seen >= room:
                 break
         events.close()
@@ -103,7 +104,7 @@ class Segmenter:
             passed = (message.offset() or 0) + 1
             if newest is None or sequence > newest:  # what is put out again is the same again
                 newest = sequence
-                blocks.add(_kept(message))
+                blocks.add(_kept(raw_event(message, self._lenient)))
         blocks.close()
         return passed
 
@@ -124,7 +125,7 @@ class _Blocks:
     def add(self, record: Kept) -> None:
         self._records.append(record)
         size = len(record.key or b"") + len(record.value or b"") + _OVERHEAD_BYTES
-        size += sum(len(name) + len(value or b"") for name, value in record.headers)
+        size += sum(len(name) + len(held) for name, held in record.headers)
         self._bytes += size
         self.bytes_seen += size
         self.count += 1
@@ -142,14 +143,14 @@ class _Blocks:
             )  # fmt: skip
 
 
-def _kept(message: Message) -> Kept:
-    offset = message.offset()
-    assert offset is not None
-    headers = tuple(
-        (name, value.encode() if isinstance(value, str) else value)
-        for name, value in message.headers() or ()
-    )
-    return Kept(offset, message.timestamp()[1], message.key(), message.value(), headers)
+def _kept(raw: RawEvent) -> Kept:
+    headers = tuple((name.encode("utf-8", "surrogateescape"), held) for name, held in raw.headers)
+    return Kept(raw.offset, raw.timestamp, raw.key, raw.value, headers)
+
+
+def headers_of(kept: Kept) -> tuple[tuple[str, bytes], ...]:
+    """The headers as readers of events take them: names that are no text have lone surrogates."""
+    return tuple((name.decode("utf-8", "surrogateescape"), held) for name, held in kept.headers)
 
 
 def records_of(archive: Archive, manifest: Manifest, kind: Kind) -> Iterator[Kept]:

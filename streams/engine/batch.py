@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from dalsegno.streams.engine.verify import RawEvent
+from dalsegno.streams.engine.raw import RawEvent
 
 
 class Stream(StrEnum):

@@ -15,9 +15,9 @@ import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from dalsegno.streams.engine.errors import OutcomeUnknownError, PositionLostError
+from dalsegno.streams.engine.raw import RawEvent, raw_fault
 from dalsegno.streams.engine.security import librdkafka_options
 from dalsegno.streams.engine.settings import EngineSettings
-from dalsegno.streams.engine.verify import RawEvent, raw_event
 
 log = structlog.get_logger(__name__)
 
@@ -141,7 +141,7 @@ class FaultsReader:
         for message in messages:
             number, error = message.partition(), message.error()
             if error is None and number is not None:
-                by_number.setdefault(number, []).append(_record(message))
+                by_number.setdefault(number, []).append(raw_fault(message))
             elif error is not None and number in self._assigned:
                 self._heard(number, error, message.offset())
             elif error is not None:
@@ -161,16 +161,6 @@ class FaultsReader:
         elif error.code() == KafkaError._AUTO_OFFSET_RESET or error.fatal():
             detail = f"the faults log no longer holds offset {feed.position}: {error.str()}"
             feed.fail(PositionLostError(number, "out_of_range", detail))
-
-
-def _record(message: Message) -> RawEvent:
-    try:
-        return raw_event(message)
-    except UnicodeDecodeError:
-        # A header name that is no UTF-8: without its headers the record is refused, and only it.
-        return RawEvent(
-            message.offset() or 0, message.timestamp()[1], message.key(), message.value(), ()
-        )
 
 
 def _fetch(consumer: Consumer) -> list[Message]:

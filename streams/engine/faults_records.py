@@ -8,7 +8,7 @@ from dalsegno.schemas.intake import Refusal
 from dalsegno.streams.core.faultpoint.actors import FaultPoints
 from dalsegno.streams.core.record import Record, Unreadable
 from dalsegno.streams.engine.errors import PartitionStoppedError
-from dalsegno.streams.engine.verify import RawEvent
+from dalsegno.streams.engine.raw import RawEvent
 
 
 def fault_record(intake: FaultsIntake, fold: FaultPoints, raw: RawEvent) -> Record:

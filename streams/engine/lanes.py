@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from aiokafka import TopicPartition
 
-from dalsegno.streams.engine.verify import RawEvent
+from dalsegno.streams.engine.raw import RawEvent
 
 RECORDS_MAX: Final = 8_000
 BYTES_MAX: Final = 16 << 20

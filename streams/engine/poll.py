@@ -21,9 +21,9 @@ from dalsegno.streams.engine.errors import FetchRefusedError, OffsetGoneError
 from dalsegno.streams.engine.fold import Clock
 from dalsegno.streams.engine.header_names import LenientHeaders
 from dalsegno.streams.engine.lanes import Fetched, Lane
+from dalsegno.streams.engine.raw import RawEvent, raw_event
 from dalsegno.streams.engine.security import librdkafka_options
 from dalsegno.streams.engine.settings import EngineSettings
-from dalsegno.streams.engine.verify import RawEvent, raw_event
 
 log = structlog.get_logger(__name__)
 
@@ -261,7 +261,7 @@ class Reading:
                 if offset > lane.fetched:
                     self._again(lane)
             elif error is None:
-                found.setdefault(lane, []).append(self._record(lane, message))
+                found.setdefault(lane, []).append(raw_event(message, self._lenient))
                 lane.heard(offset + 1)
             elif offset > lane.fetched:  # markers stand between the last record and the end
                 lane.heard(offset)
@@ -274,19 +274,6 @@ class Reading:
         asked = Assigned(lane.place.topic, lane.place.partition)
         known = self._consumer.get_watermark_offsets(asked, cached=True)
         return known[1] if known is not None else 0
-
-    def _record(self, lane: Lane, message: Message) -> RawEvent:
-        try:
-            return raw_event(message)
-        except UnicodeDecodeError:
-            offset = message.offset() or 0
-            return RawEvent(
-                offset,
-                message.timestamp()[1],
-                message.key(),
-                message.value(),
-                self._lenient.of(lane.place, offset),
-            )
 
     def _failed(self, lane: Lane, error: KafkaError) -> bool:
         """Whether somebody has to be told."""

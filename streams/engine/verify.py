@@ -7,28 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
-
-from confluent_kafka import Message
 
 from dalsegno.schemas.intake import Intake
 from dalsegno.streams.engine.errors import PositionLostError
 from dalsegno.streams.engine.fold import Fold, FoldFactory
+from dalsegno.streams.engine.header_names import LenientHeaders
 from dalsegno.streams.engine.logread import LogReader
+from dalsegno.streams.engine.raw import raw_event
 from dalsegno.streams.engine.reader import EventReader
 from dalsegno.streams.engine.restore import CLAIM_KEY
 from dalsegno.streams.engine.settings import EngineSettings
 from dalsegno.streams.engine.signatures import verify_ed25519
-
-
-class RawEvent(NamedTuple):
-    """A record as `EventReader` takes it."""
-
-    offset: int
-    timestamp: int
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[tuple[str, bytes], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +50,7 @@ class Verifier:
         self._folds = folds
         self._intake = Intake(settings.topics.events, partitions, settings.keyring, verify_ed25519)
         self._reader = LogReader(settings)
+        self._lenient = LenientHeaders(settings)
 
     def verify(self, partition: int) -> PartitionReport:
         """Fold and compare one partition. Raises `PositionLostError` if its log does not begin at
@@ -101,7 +91,9 @@ class Verifier:
         fold = self._folds(partition, mac_keys=self._settings.keyring.ids, topic=topic)
         reader = EventReader(self._intake, partition)
         events = 0
-        raw = map(raw_event, self._reader.read(topic, partition, 0, end))
+        raw = (
+            raw_event(each, self._lenient) for each in self._reader.read(topic, partition, 0, end)
+        )
         for record in reader.read(fold, raw):
             fold.apply(record)
             events += 1
@@ -110,14 +102,6 @@ class Verifier:
     def close(self) -> None:
         """Disconnect."""
         self._reader.close()
-
-
-def raw_event(message: Message) -> RawEvent:
-    """A record of librdkafka in the shape of aiokafka's."""
-    headers = tuple((name, value or b"") for name, value in message.headers() or ())
-    return RawEvent(
-        message.offset() or 0, message.timestamp()[1], message.key(), message.value(), headers
-    )
 
 
 def saved_parts(reader: LogReader, changelog: str, partition: int) -> dict[bytes, bytes]:

@@ -8,8 +8,9 @@ from dalsegno.schemas.faults_intake import FaultsIntake
 from dalsegno.streams.core.faultpoint.actors import FaultPoints
 from dalsegno.streams.engine.faults_records import fault_record
 from dalsegno.streams.engine.logread import LogReader
+from dalsegno.streams.engine.raw import raw_fault
 from dalsegno.streams.engine.settings import EngineSettings
-from dalsegno.streams.engine.verify import PartitionReport, differences, raw_event, saved_parts
+from dalsegno.streams.engine.verify import PartitionReport, differences, saved_parts
 
 
 class FaultsVerifier:
@@ -54,7 +55,7 @@ class FaultsVerifier:
         intake = FaultsIntake(topic, self._partitions, self._settings.keyring)
         fold = FaultPoints(number, self._partitions, mac_keys=self._settings.keyring.ids)
         for message in self._reader.read(topic, number, 0, end):
-            fold.apply(fault_record(intake, fold, raw_event(message)))
+            fold.apply(fault_record(intake, fold, raw_fault(message)))
         return fold
 
     def close(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -171,8 +172,9 @@ def test_a_live_runs_history_goes_on_in_the_log(
     engine = lab.engine(fold="served", **where)
     engine.wait_ready()
     client = Client(bootstrap_servers=lab.bootstrap, prefix=lab.prefix)
-    client.start(observed(), {"amount": 1}, run_id="live")
     number = partition_for("live", PARTITIONS)
+    asyncio.run(lab.send_bad_header_name(number))
+    client.start(observed(), {"amount": 1}, run_id="live")
     wait_for("its start is archived", lambda: archived_to(settings, number) > 0)
     s3.kill()
     with client.report("live") as report:

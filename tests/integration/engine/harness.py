@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+from aiokafka import AIOKafkaProducer
+from aiokafka.record.util import calc_crc32c
 from confluent_kafka import Message, Producer
 
 from dalsegno.schemas.codec import encode
@@ -110,6 +112,18 @@ class Lab:
             self.topics.events, value, key, partition=partition, headers=headers or []
         )
         self.producer.poll(0)
+
+    async def send_bad_header_name(self, partition: int) -> None:
+        """No client sends such a name: the bytes of a good one are replaced in a built batch."""
+        async with AIOKafkaProducer(bootstrap_servers=self.bootstrap) as producer:
+            batch = producer.create_batch()
+            batch.append(
+                key=b"key", value=b"not an event", timestamp=None, headers=[("name", b"1")]
+            )
+            data = bytearray(batch._build()).replace(b"name", b"\xff\xfe\xff\xfe")
+            data[17:21] = calc_crc32c(bytes(data[21:])).to_bytes(4, "big")
+            batch._buffer = data
+            await (await producer.send_batch(batch, self.topics.events, partition=partition))
 
     def flush(self) -> None:
         assert self.producer is not None

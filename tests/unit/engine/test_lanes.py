@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiokafka import TopicPartition
 
 from dalsegno.streams.engine.lanes import BYTES_MAX, RECORDS_MAX, Lane
-from dalsegno.streams.engine.verify import RawEvent
+from dalsegno.streams.engine.raw import RawEvent
 
 PLACE = TopicPartition("events", 0)
 

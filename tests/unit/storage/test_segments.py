@@ -29,7 +29,10 @@ def segment(runs: int = 20, partition: int = 3) -> bytes:
     for number in range(runs):
         payload = msgspec.msgpack.encode([[b"part", bytes([number]) * 500]])
         writer.add(Kind.RUN, f"r{number}", payload, first=100 + number, last=100 + number, count=1)
-    records = [Kept(50 + n, 1_000 + n, b"r1", b"value %d" % n, (("h", b"x"),)) for n in range(40)]
+    records = [
+        Kept(50 + n, 1_000 + n, b"r1", b"value %d" % n, ((b"h", b"x"), (b"\xff\xfe", b"")))
+        for n in range(40)
+    ]
     payload = pack_records(records)
     writer.add(Kind.EVENTS, "", payload, first=50, last=89, count=40)
     return writer.finish(1_700_000_000_000)
@@ -64,7 +67,7 @@ def test_records_come_back_as_they_were() -> None:
     index = read_index("k", len(DATA), reader(DATA))
     (entry,) = [each for each in index.entries if each.kind is Kind.EVENTS]
     records = unpack_records(read_entry("k", entry, reader(DATA)), entry.count, 50, 89)
-    assert records[0] == Kept(50, 1_000, b"r1", b"value 0", (("h", b"x"),))
+    assert records[0] == Kept(50, 1_000, b"r1", b"value 0", ((b"h", b"x"), (b"\xff\xfe", b"")))
     assert len(records) == 40
 
 
