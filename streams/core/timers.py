@@ -123,7 +123,7 @@ class Timers:
         """The first deadline and its run; the entry stays until the run's deadline changes."""
         while True:
             found = self._first()
-            if found is None and self._frontier >= _ALL:
+            if found is None and self._frontier == _ALL:
                 self.soonest_ms = NEVER
                 return None
             if found is not None and found <= self._frontier:
