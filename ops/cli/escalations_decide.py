@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dalsegno.ops.cli.failures import ExitCode, Refused, UsageFault
-from dalsegno.ops.cli.render import print_table
+from dalsegno.ops.cli.render import print_json, print_table
 from dalsegno.ops.cli.settings import read_settings
 from dalsegno.schemas.control import DecisionType
 
@@ -37,6 +37,7 @@ def decide(
     digest: Annotated[str, typer.Option(help="The package must still have this digest")] = "",
     key: Annotated[Path | None, typer.Option(help=f"Your key [env: {_KEY_VARIABLE}]")] = None,
     wait_s: Annotated[float, typer.Option(help="How long to wait for the outcome")] = 30.0,
+    json: Annotated[bool, typer.Option("--json", help="Machine-readable")] = False,
 ) -> int:
     """Sign a decision, append it, and say what became of it. The first one on a package counts."""
     from dalsegno.ops.kafka.reader import Reader
@@ -63,26 +64,33 @@ def decide(
             targets, decision, reason, ops=ops, bulk_id=bulk_id, limit_s=wait_s
         )
     if bulk is not None:
-        return _list(done)
+        return _list(done, json=json)
     if done.failure is not None:
         raise done.failure
     (verdict,) = done.verdicts
     if not verdict.taken:
         raise Refused(f"{verdict.escalation_id}: {verdict.reason}: {verdict.detail}")
-    print(f"{verdict.escalation_id}: taken")
+    if json:
+        print_json([{"package": verdict.escalation_id, "outcome": "taken", "detail": ""}])
+    else:
+        print(f"{verdict.escalation_id}: taken")
     return ExitCode.OK
 
 
-def _list(done: Round) -> int:
+def _list(done: Round, *, json: bool) -> int:
     """Every line of the list with what became of it, however far it came."""
     rows = [
         *((v.escalation_id, "taken" if v.taken else v.reason, v.detail) for v in done.verdicts),
         *((t.escalation_id, "no outcome yet", "in the log") for t in done.unheard),
         *((t.escalation_id, "not sent", "") for t in done.unsent),
     ]
-    print_table(("package", "outcome", "detail"), rows, "the list is empty")
+    names = ("package", "outcome", "detail")
     taken = sum(each.taken for each in done.verdicts)
-    print(f"{taken} of {len(rows)} taken")
+    if json:
+        print_json([dict(zip(names, row, strict=True)) for row in rows])
+    else:
+        print_table(names, rows, "the list is empty")
+        print(f"{taken} of {len(rows)} taken")
     if done.failure is not None:
         raise done.failure
     return ExitCode.OK if taken == len(rows) else ExitCode.FOUND

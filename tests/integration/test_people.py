@@ -138,10 +138,11 @@ def test_a_frozen_list_is_judged_package_by_package(
     frozen = tmp_path / "list"
     assert desk.run("list", "--freeze", str(frozen))[0] == ExitCode.OK
     assert desk.run("decide", "cancel", names[0], "--reason", "first")[0] == ExitCode.OK
-    code, text = desk.run("decide", "cancel", "--bulk", str(frozen), "--reason", "all of them")
+    code, text = desk.run("decide", "cancel", "--bulk", str(frozen), "--reason", "all", "--json")
     assert code == ExitCode.FOUND
-    assert "4 of 5 taken" in text
-    assert "already_decided" in text
+    outcomes = {each["package"]: each["outcome"] for each in json.loads(text)}
+    assert outcomes.pop(names[0]) == "already_decided"
+    assert list(outcomes.values()) == ["taken"] * 4
     for run_id in runs:
         assert client.wait(run_id, "60s").state is RunState.CANCELLED
     assert desk.packages() == []
