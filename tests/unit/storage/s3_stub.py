@@ -129,12 +129,16 @@ def _handler(stub: Stub) -> type[BaseHTTPRequestHandler]:
     return Handler
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+
 @contextmanager
 def stub_s3() -> Iterator[Stub]:
     """A stub, served until the end of the block."""
     stub = Stub()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(stub))
-    server.daemon_threads = True
+    server = _Server(("127.0.0.1", 0), _handler(stub))
     stub.port = server.server_address[1]
     thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()

@@ -134,7 +134,8 @@ def test_where_bulk_deletion_is_refused_it_goes_one_by_one(stub: Stub) -> None:
 
 def test_fifty_threads_use_one_client(stub: Stub) -> None:
     """R111."""
-    objects = S3Objects(stub.settings(read_timeout_ms=20_000, attempts=4))
+    patient = {"connect_timeout_ms": 20_000, "read_timeout_ms": 20_000}
+    objects = S3Objects(stub.settings(**patient))
     begin = threading.Barrier(50)
     errors: list[Exception] = []
 
