@@ -29,7 +29,7 @@ test: setup lint ## every test that needs no Docker; coverage of all but the sim
 	$(PYTEST) -m 'not docker and not kafka' -n 2 --dist worksteal tests/simulation tests/property $(ARGS)
 	$(PYTEST) -m 'not docker and not kafka' -n 2 --dist worksteal --ignore tests/simulation \
 		--ignore tests/property --cov --cov-report=term:skip-covered $(ARGS)
-	$(PYTEST) -m 'kafka and not docker' $(ARGS)
+	$(PYTEST) -m 'kafka and not docker' -n 2 --dist loadfile $(ARGS)
 
 lint: $(STAMP) ## ruff, mypy, pyright, import-linter, schema compatibility
 	$(BIN)/ruff check .

@@ -17,8 +17,8 @@ from tests.integration.engine.harness import Lab
 
 from dalsegno.schemas import headers
 from dalsegno.schemas.codec import decode, encode
-from dalsegno.schemas.events import RunStarted, StepCompleted
-from dalsegno.schemas.outputs import Handoff, Outcome, Transition
+from dalsegno.schemas.events import EffectConfirmed, EffectIntended, RunStarted, StepCompleted
+from dalsegno.schemas.outputs import Handoff, Outcome, StepState, Transition
 from dalsegno.streams.core.actions import Output
 from dalsegno.streams.core.partition import Partition
 from dalsegno.streams.core.record import Record
@@ -172,6 +172,8 @@ class Oracle:
     def _completed_steps(self) -> Iterator[str]:
         completed: dict[tuple[str, str], int] = {}
         for sequence, change in self.changes():
+            for step in _opened_again(change):
+                completed.pop((change.run_id, step), None)
             if change.cause == StepCompleted.__name__ and change.outcome is Outcome.APPLIED:
                 if (change.run_id, change.step) in completed:
                     yield f"P4: {change.run_id}/{change.step} was completed twice"
@@ -207,6 +209,16 @@ class Oracle:
                 if isinstance(event, RunStarted):
                     found.add(event.run_id)
         return found
+
+
+def _opened_again(change: Transition) -> list[str]:
+    """Compensations that a late report of an effect opens again: there is more to take back."""
+    if change.cause not in (EffectIntended.__name__, EffectConfirmed.__name__):
+        return []
+    pairs = [(each.before, each.after) for each in change.changes]
+    if (StepState.COMPENSATED, StepState.COMPENSATING) not in pairs:
+        return []
+    return [each.step for each in change.changes if each.before is StepState.COMPLETED]
 
 
 def _by_a_fold(found: list[tuple[str, bytes]] | None) -> bool:
