@@ -11,6 +11,7 @@ from dalsegno.schemas.events import RunStarted, StepCompleted, StepStarted
 from dalsegno.schemas.outputs import Outcome, RunState, Transition
 from dalsegno.schemas.topics import Topics
 from dalsegno.streams.core.run_table import FINAL_RUNS
+from dalsegno.streams.core.signals.meaning import is_damage, is_mended
 from examples.risk_control import ledger
 from examples.risk_control.log import read
 from examples.risk_control.rules import SERVICES, expected
@@ -127,20 +128,18 @@ def _wrong_applications(
 
 
 def _repairs(transitions: list[Transition]) -> list[float]:
-    """Seconds from a step's first damage to its completion, for each step that was damaged."""
+    """Seconds from a step's first damage to its completion, for each step that was damaged; damage
+    is what `dalsegno report` calls so.
+    """
     damaged: dict[tuple[str, str], int] = {}
     repairs = []
-    for change in transitions:
-        if change.outcome is not Outcome.APPLIED:
-            continue
-        at = (change.run_id, change.step)
-        if change.cause == StepCompleted.__name__:
-            since = damaged.pop(at, None)
-            if since is not None:
-                repairs.append((change.at_ms - since) / 1000)
-        elif change.cause in {"StepFailed", "StallSuspected", "StepReleased"}:
-            damaged.setdefault(at, change.at_ms)
-        elif change.cause.startswith("timer:"):
-            for step in change.changes:
-                damaged.setdefault((change.run_id, step.step), change.at_ms)
+    for transition in transitions:
+        for change in transition.changes:
+            step = (transition.run_id, change.step)
+            if is_mended(change):
+                since = damaged.pop(step, None)
+                if since is not None:
+                    repairs.append((transition.at_ms - since) / 1000)
+            elif is_damage(change, transition):
+                damaged.setdefault(step, transition.at_ms)
     return repairs
