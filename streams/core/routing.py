@@ -18,7 +18,7 @@ from dalsegno.streams.core.recovery.limits import count_recovery, told
 from dalsegno.streams.core.recovery.seeking import gave_up, seek
 from dalsegno.streams.core.recovery.suffering import hurt
 from dalsegno.streams.core.retry import delay_ms
-from dalsegno.streams.core.rows import NO_PAST, Flight, StepRow, engine_gives
+from dalsegno.streams.core.rows import NO_PAST, Flight, StepRow, engine_gives, stays_with_service
 from dalsegno.streams.core.saga.beginning import give_up
 from dalsegno.streams.core.step_table import BACKING_OFF, StepInput
 
@@ -140,7 +140,7 @@ def infra_fault(draft: Draft, place: int, row: StepRow, by: str, detail: str) ->
     A step that its service runs by itself goes as its `recover` says.
     """
     step = draft.steps[place]
-    if row.epoch == 0 and step.recover is not RecoverPolicy.REDISPATCH:
+    if stays_with_service(step, row):
         _stalled(draft, place, row, by, detail)
         return
     dismiss(draft, step.name, row, by)

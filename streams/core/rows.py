@@ -89,3 +89,11 @@ def engine_gives(step: StepPlan, row: StepRow) -> bool:
     if step.queue or row.epoch or step.role is StepRole.COMPENSATION:
         return True
     return bool(row.closed) and step.recover is RecoverPolicy.REDISPATCH
+
+
+def stays_with_service(step: StepPlan, row: StepRow) -> bool:
+    """Whether the attempt in flight is its service's own, and no other ever follows it from here.
+
+    Its reports are taken whatever becomes of it, since nobody else has the step.
+    """
+    return row.epoch == 0 and step.recover is not RecoverPolicy.REDISPATCH

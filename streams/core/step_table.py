@@ -48,6 +48,7 @@ class StepInput(StrEnum):
     START_LIMIT = "timer:start_limit"
     TIMEOUT = "timer:timeout"
     RETRY = "timer:retry"
+    TTL = "timer:ttl"
     ANSWER_BY = "timer:answer_by"
     NEEDS_MET = "needs met"
     DISPATCH = "dispatch"
@@ -99,6 +100,8 @@ _VERDICTS: Final = (StepInput.LOST, StepInput.SILENT, StepInput.STUCK, StepInput
 _AFTER: Final = (BACKING_OFF, ESCALATED)
 # After the loss of a worker, at once too: a compensation, once nothing holds it back any more.
 _AFTER_LOSS: Final = (READY, PENDING, *_AFTER)
+# Where a step that is being brought back goes when the run's time to live is over.
+_OUTLASTED: Final = _applied(ESCALATED)
 # Where a dispatch can end when the step cannot be given out.
 _GIVEN: Final = (DISPATCHED, MISSING_INFO, ESCALATED, AWAITING_APPROVAL)
 
@@ -143,7 +146,12 @@ MANAGED: Final[Table] = {
     # Its turn, or a compensation's that something late goes ahead of: then it is pending again.
     READY: _state(_CLOSED, _NOT_RUNNING, DISPATCH=_applied(HELD, PENDING, *_GIVEN)),
     # Its turn: given out, held by something else, or ready again while the run itself holds back.
-    HELD: _state(_CLOSED, _NOT_RUNNING, DISPATCH=_applied(HELD, READY, PENDING, *_GIVEN)),
+    HELD: _state(
+        _CLOSED,
+        _NOT_RUNNING,
+        DISPATCH=_applied(HELD, READY, PENDING, *_GIVEN),
+        TTL=_OUTLASTED,
+    ),
     DISPATCHED: _state(
         _NOT_STARTED,
         _NOT_RUNNING,
@@ -152,6 +160,7 @@ MANAGED: Final[Table] = {
         LOST=_applied(*_AFTER_LOSS),
         REPLACED=_applied(*_AFTER_LOSS),
         START_LIMIT=_applied(*_AFTER),
+        TTL=_OUTLASTED,
     ),
     RUNNING: _state(
         _applied(),
@@ -165,8 +174,9 @@ MANAGED: Final[Table] = {
         # Alive, and slow: a person is told, and the step's own timeout decides.
         STUCK=_applied(),
         TIMEOUT=_applied(COMPLETED, *_AFTER),
+        TTL=_OUTLASTED,
     ),
-    BACKING_OFF: _state(_CLOSED, _NOT_RUNNING, RETRY=_applied(READY, PENDING)),
+    BACKING_OFF: _state(_CLOSED, _NOT_RUNNING, RETRY=_applied(READY, PENDING), TTL=_OUTLASTED),
     MISSING_INFO: _state(
         _CLOSED,
         _NOT_RUNNING,
@@ -223,8 +233,11 @@ OBSERVED: Final[Table] = {
         RELEASED=_refused("not_managed"),
         LOST=_refused("not_managed"),
         TIMEOUT=_applied(*_AGAIN),
+        TTL=_OUTLASTED,
     ),
-    BACKING_OFF: _state(_CLOSED, _NOT_RUNNING, RETRY=_applied(*_AGAIN), **_REPORTED),
+    BACKING_OFF: _state(
+        _CLOSED, _NOT_RUNNING, RETRY=_applied(*_AGAIN), TTL=_OUTLASTED, **_REPORTED
+    ),
     MISSING_INFO: _state(
         _CLOSED,
         _NOT_RUNNING,

@@ -53,6 +53,7 @@ class CombinedStory(SagaStory):
         self.again: dict[str, tuple[str, int]] = {}
         self.gates: dict[str, str] = {}
         self.stretched = False
+        self.outage.person_wait_ms = 20_000
         self.blurred = False
         self.put_aside = False
 
@@ -188,6 +189,7 @@ class CombinedStory(SagaStory):
             self.fail("people", "who and why are not on record")
         self.decided[event.escalation_id] = event
         self.gates.pop(event.step, None)
+        self.outage.faulted.discard(event.step)
         self.not_before.pop(event.step, None)
         self.failures.pop(event.step, None)
         for _, path, value in unpack(event.ops) if event.ops else ():

@@ -32,7 +32,7 @@ from dalsegno.streams.core.draft import Draft
 from dalsegno.streams.core.faultpoint import attempts
 from dalsegno.streams.core.faultpoint.points import Points
 from dalsegno.streams.core.people import decisions
-from dalsegno.streams.core.recovery import adopting
+from dalsegno.streams.core.recovery import adopting, giving_up
 from dalsegno.streams.core.recovery.freezing import Freezes
 from dalsegno.streams.core.saga import beginning
 
@@ -161,6 +161,12 @@ def new_rules_open_the_way() -> Bug:
     return _controlled(forget)
 
 
+def what_is_out_just_expires() -> Bug:
+    """Only what waits to be brought back is put to a person when the run's time is over."""
+    right = giving_up.is_brought_back
+    return everywhere(right, lambda row: row.flight is None and right(row))
+
+
 def stale_packages_count() -> Bug:
     """A decision is taken although what was shown has moved."""
     return replaced(decisions, "moved", lambda draft, place, ask: False)
@@ -240,6 +246,7 @@ _BUGS: dict[str, tuple[Callable[[], Bug], ...]] = {
     ),
     "people and outages": (
         a_person_passes_breakers,
+        what_is_out_just_expires,
         an_approval_passes_freezes,
     ),
     "people and going back": (

@@ -59,6 +59,7 @@ SEAMS = (
     "a retry of a person waits for a permit",
     "an approved step waits for a permit",
     "an outage outlasts the time to live",
+    "an attempt is out when the time to live is over",
     "a step runs again for a fact",
     "what drives itself fails by a service",
 )
@@ -133,6 +134,10 @@ class Seams:
             self.seen["nobody answers and the run goes back"] += 1
         if change.reason == "outage_outlasted_ttl":
             self.seen["an outage outlasts the time to live"] += 1
+            out = {StepState.DISPATCHED, StepState.RUNNING}
+            self.seen["an attempt is out when the time to live is over"] += any(
+                each.before in out and each.after is StepState.ESCALATED for each in change.changes
+            )
         if not back and any(
             each.before is StepState.COMPLETED and each.after is not StepState.COMPLETED
             for each in change.changes

@@ -12,6 +12,7 @@ import msgspec
 from tests.simulation.body import written
 from tests.simulation.flight import Flight
 from tests.simulation.log import Entry
+from tests.simulation.outage import Outage
 from tests.simulation.plans import RunSpec
 from tests.simulation.poison import POISON
 from tests.simulation.promises import BrokenPromiseError, FoldRaisedError
@@ -95,6 +96,7 @@ class Story:
         self.gated = False
         self.refused = False
         self.ended: Answer | None = None
+        self.outage = Outage(self)
 
     def fail(self, promise: str, text: str) -> None:
         raise BrokenPromiseError(f"{promise}: run {self.run_id}: {text}")
@@ -210,6 +212,7 @@ class Story:
                 )
 
     def on_transition(self, change: Transition, entry: Entry, log_ms: int, live_ms: int) -> None:
+        self.outage.on_transition(change, entry, log_ms)
         timer = change.cause.startswith("timer:")
         if self.state in FINAL and change.run_state_after is not self.state:
             self.fail("P3", f"ended as {self.state}, then became {change.run_state_after}")
@@ -237,11 +240,8 @@ class Story:
                 if each.epoch != self.epochs.get(each.step, 0):
                     self.fail("P3", f"step {each.step} completed by superseded epoch {each.epoch}")
                 self.completed.setdefault(each.step, each.epoch)
-        if (
-            self.state is RunState.EXPIRED
-            and before is not RunState.EXPIRED
-            and log_ms < self.expires_ms
-        ):
+        expired = self.state is RunState.EXPIRED and before is not RunState.EXPIRED
+        if expired and log_ms < self.expires_ms:
             self.fail("P6", f"expired {self.expires_ms - log_ms} ms before its time")
 
     def check_timeout(self, change: Transition, live_ms: int) -> None:

@@ -1,9 +1,10 @@
 """An outage that outlasts a run's time to live: the service gives up, and hands over to a person.
 
 Real outages end soon or last for hours. A run that is still being brought back when its time is
-over has not failed by itself, so it does not just expire: each step that waits to be brought back
-is put to a person, with all that is known, once in a run's life. It then has as long as a person
-has, and its time to live again.
+over has not failed by itself, so it does not just expire: each step that waits to be brought back,
+or is out for it, is put to a person, with all that is known, once in a run's life. It then has as
+long as a person has, and its time to live again. An attempt that is out is superseded: its worker
+is told, its epoch is over, and what it may have done stays in the journal.
 
 A run that is being taken back has no time to live. While all that is left of it waits for fault
 points, it has as long as it had forward; then its compensations are put to a person, each time.
@@ -14,21 +15,24 @@ from __future__ import annotations
 from typing import Final
 
 from dalsegno.schemas.outputs import RunState
+from dalsegno.streams.core.attempts import close, dismiss
 from dalsegno.streams.core.draft import Draft
 from dalsegno.streams.core.escalating import ask
 from dalsegno.streams.core.people.asking import Failure
 from dalsegno.streams.core.recovery.damage import Damage
 from dalsegno.streams.core.recovery.holding import POINT
+from dalsegno.streams.core.rows import StepRow, stays_with_service
 from dalsegno.streams.core.runstate import NEVER
-from dalsegno.streams.core.step_table import BACKING_OFF, HELD
+from dalsegno.streams.core.step_table import BACKING_OFF, DISPATCHED, HELD, RUNNING, StepInput
 
 REASON: Final = "outage_outlasted_ttl"
 # Packages of one run at a time; what is beyond them waits on behind its line.
 _STEPS_MAX: Final = 16
+_AFTER_FAULTS: Final = frozenset({BACKING_OFF, DISPATCHED, RUNNING})
 
 
 def hand_over(draft: Draft) -> bool:
-    """Asks about the hurt steps that wait. False: nothing is being brought back, or it was done."""
+    """Asks about the hurt steps. False: nothing is brought back, or people were asked once."""
     head, now = draft.head, draft.now
     damage: Damage | None = head.damage
     if head.state is RunState.QUARANTINED:
@@ -36,18 +40,25 @@ def hand_over(draft: Draft) -> bool:
         return False
     if damage is None or head.saga is not None or head.handed_over:
         return False
-    waiting = [
-        place
-        for place, row in enumerate(draft.run.rows)
-        if row.repair is not None
-        and (row.state is HELD or (row.state is BACKING_OFF and row.infra > 0))
-    ]
-    if not waiting:
+    hurt = [place for place, row in enumerate(draft.run.rows) if is_brought_back(row)]
+    if not hurt:
         return False
     head.handed_over = True
     head.expires_ms = now.log_ms + now.policy.person_wait_ms + head.ttl_ms
-    _ask_about(draft, waiting, damage)
+    _ask_about(draft, hurt, damage)
     return True
+
+
+def is_brought_back(row: StepRow) -> bool:
+    """Whether the step is held, or waits for or is in a further attempt after a fault not its own.
+
+    A step that only failed by its own word is not.
+    """
+    if row.repair is None:
+        return False
+    if row.state is HELD:
+        return True
+    return row.state in _AFTER_FAULTS and row.repair.hurt and row.infra > 0
 
 
 def wait_no_longer(draft: Draft) -> None:
@@ -63,11 +74,12 @@ def wait_no_longer(draft: Draft) -> None:
     _ask_about(draft, held, damage)
 
 
-def _ask_about(draft: Draft, waiting: list[int], damage: Damage) -> None:
+def _ask_about(draft: Draft, hurt: list[int], damage: Damage) -> None:
     since = draft.now.log_ms - damage.since_ms
-    for place in waiting[:_STEPS_MAX]:
+    for place in hurt[:_STEPS_MAX]:
         row = draft.row(place)
-        held = row.repair.by if row.repair is not None else ""
+        evidence = _evidence(draft, row)
+        _supersede(draft, place, row)
         detail = (
             f"being brought back for {since} ms, {damage.lost} attempts lost in the run,"
             f" {row.infra} of this step; the run's time to live is over"
@@ -77,7 +89,29 @@ def _ask_about(draft: Draft, waiting: list[int], damage: Damage) -> None:
             error_class=str(row.closed),
             message=detail,
             dependency=", ".join(draft.steps[place].depends_on),
-            evidence=f"held by {held}" if held else "",
+            evidence=evidence,
         )
         ask(draft, place, row, reason=REASON, detail=detail, failure=failure)
     draft.reason = REASON
+
+
+def _evidence(draft: Draft, row: StepRow) -> str:
+    """Where the step stands at the end of the run's time."""
+    flight = row.flight
+    if flight is None:
+        return f"held by {row.repair.by}" if row.repair is not None and row.repair.by else ""
+    out = f"epoch {row.epoch} out for {draft.now.log_ms - flight.since_ms} ms"
+    if row.state is DISPATCHED:
+        return f"{out}, not started"
+    return f"{out}, progress {flight.progress}, worker {flight.worker}"
+
+
+def _supersede(draft: Draft, place: int, row: StepRow) -> None:
+    """The attempt that is out is over, without a charge: nobody knows that it failed.
+
+    A service's own stays its own, as when it stalls.
+    """
+    step = draft.steps[place]
+    if row.flight is not None and not stays_with_service(step, row):
+        dismiss(draft, step.name, row, StepInput.TTL)
+        close(row, StepInput.TTL)
