@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from dalsegno.storage.archive.archive import Archive, Manifest
+from dalsegno.storage.archive.objects import ArchiveError, Trouble
 from dalsegno.storage.archive.records import Kept, pack_records, unpack_records
 from dalsegno.storage.archive.segment import Kind, SegmentWriter
 from dalsegno.streams.core.sequence import Sequence
@@ -62,6 +63,13 @@ class Segmenter:
     def _segment(self, reader: LogReader, wanted: Wanted) -> bytes | None:
         topics, number = self._settings.topics, wanted.partition
         low, _ = reader.bounds(topics.events, number)
+        if low > wanted.first > 0:
+            raise ArchiveError(
+                Trouble.MISSING,
+                f"{topics.events}[{number}]",
+                f"events {wanted.first} to {low - 1} left their topic before they were archived: "
+                "a retention limit or a deletion overtook the archive",
+            )
         writer = SegmentWriter(number, self._partitions)
         found = reader.read(topics.events, number, max(low, wanted.first), wanted.end)
         events = _Blocks(writer, Kind.EVENTS)

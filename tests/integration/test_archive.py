@@ -11,12 +11,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 from tests.integration.engine.harness import EngineProcess, Lab, wait_for
 
 from dalsegno.client import Client, Flow
-from dalsegno.ops.archived import audit, chain_of, open_archive
+from dalsegno.ops.archived import ArchiveGap, audit, chain_of, open_archive
 from dalsegno.ops.embedded import EmbeddedKafka
 from dalsegno.ops.embedded.s3 import EmbeddedS3
+from dalsegno.ops.kafka.reader import Reader
 from dalsegno.schemas.partitioner import partition_for
 from dalsegno.streams.engine.settings import EngineSettings
 
@@ -162,7 +165,7 @@ def _rot(s3: EmbeddedS3, settings: EngineSettings, partition: int) -> None:
     objects.close()
 
 
-def test_a_live_runs_history_goes_on_in_the_log(
+def test_a_live_runs_history_goes_on_in_the_log_and_a_gap_is_said_to_be_one(
     lab: Lab, s3: EmbeddedS3, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     where = environment(s3)
@@ -182,12 +185,29 @@ def test_a_live_runs_history_goes_on_in_the_log(
         report.completed("pay", {"receipt": "r"})
     client.wait("live", "30s")
     s3.start()
-    client.close()
-    from dalsegno.ops.kafka.reader import Reader
-
     with Reader(settings) as reader, open_archive(settings) as archive:
         found = audit(settings, archive, "live", reader)
     assert found.differences == []
     assert found.log_from is not None or found.archived == len(found.transitions)
     assert [each.cause for each in found.transitions][-1] == "StepCompleted"
+    s3.kill()
+    client.start(observed(), {"amount": 1}, run_id="live")  # refused, and an event all the same
+    client.close()
+    assert engine.term() == 0
+    end = lab.end(lab.topics.events, number)
+    admin = AdminClient({"bootstrap.servers": lab.bootstrap})
+    place = TopicPartition(lab.topics.events, number, end)
+    admin.delete_records([place])[place].result(20)
+    s3.start()
+    engine.restart()
+    engine.wait_ready()
+    missing = 'dalsegno_archive_failures_total{trouble="missing"}'
+    wait_for("that it is said", lambda: metric(engine, missing) >= 1)
+    assert "left their topic before they were archived" in engine.tail()
+    with (
+        Reader(settings) as reader,
+        open_archive(settings) as archive,
+        pytest.raises(ArchiveGap, match="are nowhere"),
+    ):
+        audit(settings, archive, "live", reader)
     assert engine.term() == 0
