@@ -11,7 +11,6 @@ a guard, 5 wait until it answers.
 import base64
 import os
 import shutil
-import signal
 import subprocess
 import tempfile
 import time
@@ -22,6 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from dalsegno.ops.embedded.child import Child
 from dalsegno.ops.embedded.claim import PID_FILE, claim
 from dalsegno.ops.embedded.errors import EmbeddedKafkaError, PortTakenError, StartFailedError
 from dalsegno.ops.embedded.jars import KAFKA_VERSION, find_jars
@@ -30,12 +30,10 @@ from dalsegno.ops.embedded.jvm import Jvm
 from dalsegno.ops.embedded.ports import answers_kafka, free_ports, is_free
 from dalsegno.ops.embedded.properties import Listener, broker_properties, write_properties
 from dalsegno.ops.embedded.topics import create_topics
-from dalsegno.ops.guard import pid_in, spawn_guarded
 
 _LOG_BYTES_MAX = 10_000_000
 _ATTEMPTS = 3
 """Another process may take a free port between our look and Java's bind."""
-_KILL_S_MAX = 10.0
 
 
 class EmbeddedKafka:
@@ -66,7 +64,7 @@ class EmbeddedKafka:
         self._protocols = dict(listeners or {})
         self._listeners: tuple[Listener, ...] = ()
         self.jvm = Jvm(find_java(java), tuple(find_jars(version)), heap)
-        self._guard: subprocess.Popen[bytes] | None = None
+        self._child = Child(self.data / PID_FILE)
         self._lock: int | None = None
 
     @property
@@ -86,7 +84,7 @@ class EmbeddedKafka:
     @property
     def pid(self) -> int:
         """Java's own pid, for tests that kill or stop it."""
-        pid = pid_in(self.data / PID_FILE)
+        pid = self._child.pid
         if pid is None:
             raise EmbeddedKafkaError("the embedded broker has no process yet: call start() first")
         return pid
@@ -94,7 +92,7 @@ class EmbeddedKafka:
     @property
     def alive(self) -> bool:
         """Whether Java is alive."""
-        return self._guard is not None and self._guard.poll() is None
+        return self._child.alive
 
     @property
     def log(self) -> Path:
@@ -134,7 +132,7 @@ class EmbeddedKafka:
             self._format(properties)
             command = self.jvm.command("kafka.Kafka", str(properties), write_archive=write_archive)
             with self.log.open("ab") as log:
-                self._guard = spawn_guarded(command, self.data / PID_FILE, log)
+                self._child.spawn(command, log)
             if self._answers(port, timeout_s):
                 (self.data / "port").write_text(str(port))
                 self.port = port
@@ -187,31 +185,11 @@ class EmbeddedKafka:
 
     def kill(self) -> None:
         """As a crash: kill -9 of Java. `start` brings it back on the same data and port."""
-        guard = self._guard
-        if guard is None:
-            return
-        limit = time.monotonic() + _KILL_S_MAX
-        while guard.poll() is None and pid_in(self.data / PID_FILE) is None:
-            if time.monotonic() > limit:  # a guard that never wrote a pid has no child to kill
-                guard.kill()
-            time.sleep(0.01)
-        if guard.poll() is None:
-            with suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGKILL)
-        guard.wait(_KILL_S_MAX)
-        if guard.stdin is not None:
-            guard.stdin.close()
+        self._child.kill()
 
     def stop(self, timeout_s: float = 90.0) -> None:
         """End cleanly (0.3 s); temporary data is deleted."""
-        guard = self._guard
-        if guard is not None and guard.poll() is None:
-            with suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGCONT)  # a test may have stopped it
-                os.kill(self.pid, signal.SIGTERM)
-            with suppress(subprocess.TimeoutExpired):
-                guard.wait(timeout_s)
-        self.kill()  # closes the pipe; of a broker that ended there is nothing to kill
+        self._child.end(timeout_s)
         self._release()
         if self._temporary:
             shutil.rmtree(self.data, ignore_errors=True)

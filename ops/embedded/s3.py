@@ -10,8 +10,6 @@ import json
 import os
 import secrets
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -20,16 +18,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from dalsegno.ops.embedded.child import Child
 from dalsegno.ops.embedded.claim import claim
 from dalsegno.ops.embedded.errors import EmbeddedS3Error, PortTakenError
 from dalsegno.ops.embedded.ports import free_ports, is_free
-from dalsegno.ops.guard import pid_in, spawn_guarded
 from dalsegno.storage.archive.objects import ArchiveError
 from dalsegno.storage.archive.s3 import S3Objects, S3Settings
 
 PID_FILE: Final = "weed.pid"
 _ATTEMPTS: Final = 3
-_KILL_S_MAX: Final = 10.0
 _REGION: Final = "us-east-1"
 _PORTS: Final = (
     "s3.port.grpc",
@@ -75,7 +72,7 @@ class EmbeddedS3:
         self.data = Path(data or tempfile.mkdtemp(prefix="dalsegno-s3-")).absolute()
         self.port = port
         self.bucket = bucket
-        self._guard: subprocess.Popen[bytes] | None = None
+        self._child = Child(self.data / PID_FILE)
         self._lock: int | None = None
         self._secret = ""
 
@@ -89,7 +86,7 @@ class EmbeddedS3:
     @property
     def pid(self) -> int:
         """The server's own pid, for tests that kill or stop it."""
-        pid = pid_in(self.data / PID_FILE)
+        pid = self._child.pid
         if pid is None:
             raise EmbeddedS3Error("the embedded S3 has no process yet: call start() first")
         return pid
@@ -97,7 +94,7 @@ class EmbeddedS3:
     @property
     def alive(self) -> bool:
         """Whether the server is alive."""
-        return self._guard is not None and self._guard.poll() is None
+        return self._child.alive
 
     @property
     def log(self) -> Path:
@@ -141,9 +138,7 @@ class EmbeddedS3:
             self._remember()
             self.port = fixed if fixed is not None else self._choose_port()
             with self.log.open("ab") as log:
-                self._guard = spawn_guarded(
-                    self._command(), self.data / PID_FILE, log, self._environment()
-                )
+                self._child.spawn(self._command(), log, self._environment())
             if self._answers(timeout_s):
                 (self.data / "port").write_text(str(self.port))
                 return
@@ -206,31 +201,11 @@ class EmbeddedS3:
 
     def kill(self) -> None:
         """As a crash: kill -9. `start` brings it back on the same data and port."""
-        guard = self._guard
-        if guard is None:
-            return
-        limit = time.monotonic() + _KILL_S_MAX
-        while guard.poll() is None and pid_in(self.data / PID_FILE) is None:
-            if time.monotonic() > limit:  # a guard that never wrote a pid has no child to kill
-                guard.kill()
-            time.sleep(0.01)
-        if guard.poll() is None:
-            with suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGKILL)
-        guard.wait(_KILL_S_MAX)
-        if guard.stdin is not None:
-            guard.stdin.close()
+        self._child.kill()
 
     def stop(self, timeout_s: float = 10.0) -> None:
         """End cleanly; temporary data is deleted."""
-        guard = self._guard
-        if guard is not None and guard.poll() is None:
-            with suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGCONT)  # a test may have stopped it
-                os.kill(self.pid, signal.SIGTERM)
-            with suppress(subprocess.TimeoutExpired):
-                guard.wait(timeout_s)
-        self.kill()
+        self._child.end(timeout_s)
         self._release()
         for left in Path(tempfile.gettempdir()).glob(f"seaweedfs-*-{self.port}.sock"):
             left.unlink(missing_ok=True)  # of one that was killed
