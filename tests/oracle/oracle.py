@@ -17,7 +17,7 @@ from tests.integration.engine.harness import Lab
 
 from dalsegno.schemas import headers
 from dalsegno.schemas.codec import decode, encode
-from dalsegno.schemas.events import EffectConfirmed, EffectIntended, RunStarted, StepCompleted
+from dalsegno.schemas.events import EffectConfirmed, EffectIntended, RunStarted
 from dalsegno.schemas.outputs import Handoff, Outcome, StepState, Transition
 from dalsegno.streams.core.actions import Output
 from dalsegno.streams.core.partition import Partition
@@ -174,10 +174,12 @@ class Oracle:
         for sequence, change in self.changes():
             for step in _opened_again(change):
                 completed.pop((change.run_id, step), None)
-            if change.cause == StepCompleted.__name__ and change.outcome is Outcome.APPLIED:
-                if (change.run_id, change.step) in completed:
-                    yield f"P4: {change.run_id}/{change.step} was completed twice"
-                completed[change.run_id, change.step] = sequence.offset
+            # A compensation that was out while more became known goes again and is done then.
+            for each in change.changes:
+                if each.after is StepState.COMPLETED and each.before is not StepState.COMPLETED:
+                    if (change.run_id, each.step) in completed:
+                        yield f"P4: {change.run_id}/{each.step} was completed twice"
+                    completed[change.run_id, each.step] = sequence.offset
         epochs: dict[tuple[str, str], int] = {}
         for kept in (kept for topic in self._queues for kept in self.found[topic].values()):
             for sequence, message in kept:
