@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from dalsegno.ops.folding import Raw, fold_records
+from dalsegno.ops.folding import fold_records
 from dalsegno.ops.kafka.reader import Reader
 from dalsegno.schemas import codec
 from dalsegno.schemas.outputs import Transition
@@ -14,6 +14,7 @@ from dalsegno.storage.archive.s3 import S3Objects
 from dalsegno.storage.archive.segment import Kind
 from dalsegno.streams.core.actions import Audit
 from dalsegno.streams.engine.archiving import headers_of, records_of
+from dalsegno.streams.engine.raw import RawEvent
 from dalsegno.streams.engine.settings import EngineSettings
 
 
@@ -27,7 +28,7 @@ def open_archive(settings: EngineSettings) -> Iterator[Archive]:
     objects = S3Objects(settings.archive.s3())
     try:
         objects.check()
-        yield Archive(objects, settings.archive.prefix or settings.prefix)
+        yield Archive(objects, settings.archive_prefix)
     finally:
         objects.close()
 
@@ -89,14 +90,14 @@ def audit(
     end = chain[-1].last_offset + 1 if chain else 0
     log_from: int | None = None
 
-    def raw() -> Iterator[Raw]:
+    def raw() -> Iterator[RawEvent]:
         nonlocal log_from
         position = 0
         for manifest in chain:
             for each in records_of(archive, manifest, Kind.EVENTS):
                 if each.offset >= position:
                     position = each.offset + 1
-                    yield Raw(each.offset, each.at_ms, each.key, each.value, headers_of(each))
+                    yield RawEvent(each.offset, each.at_ms, each.key, each.value, headers_of(each))
             progress(manifest.last_offset + 1 - manifest.first_offset)
         if reader is None:
             return
@@ -106,7 +107,7 @@ def audit(
             raise ArchiveGap(f"partition {number}: events {end} to {low - 1} are nowhere")
         for record in reader.read(topic, number, end, progress=progress):
             log_from = record.offset if log_from is None else log_from
-            yield Raw(record.offset, record.at_ms, record.key, record.value, record.headers)
+            yield RawEvent(record.offset, record.at_ms, record.key, record.value, record.headers)
 
     transitions: list[Transition] = []
     differences: list[str] = []

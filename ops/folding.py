@@ -3,25 +3,16 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from dalsegno.ops.kafka.reader import Headers, Reader
+from dalsegno.ops.kafka.reader import Reader
 from dalsegno.schemas.intake import Intake
 from dalsegno.streams.core.actions import Output
 from dalsegno.streams.core.partition import Partition
 from dalsegno.streams.core.record import Record
 from dalsegno.streams.engine.errors import PositionLostError
+from dalsegno.streams.engine.raw import RawEvent
 from dalsegno.streams.engine.reader import EventReader
 from dalsegno.streams.engine.settings import EngineSettings
 from dalsegno.streams.engine.signatures import verify_ed25519
-
-
-class Raw(NamedTuple):
-    """A record in the shape that the engine's reader takes."""
-
-    offset: int
-    timestamp: int
-    key: bytes | None
-    value: bytes | None
-    headers: Headers
 
 
 class Folded(NamedTuple):
@@ -50,14 +41,14 @@ def fold_log(
             number, "log_cut", f"the log begins at {first}: what came before can't be folded again"
         )
     raw = (
-        Raw(each.offset, each.at_ms, each.key, each.value, each.headers)
+        RawEvent(each.offset, each.at_ms, each.key, each.value, each.headers)
         for each in reader.read(topic, number, progress=progress)
     )
     yield from fold_records(settings, raw, number, count)
 
 
 def fold_records(
-    settings: EngineSettings, raw: Iterable[Raw], number: int, count: int
+    settings: EngineSettings, raw: Iterable[RawEvent], number: int, count: int
 ) -> Iterator[Folded]:
     """Fold records of partition `number` of `count`, from its first on, wherever they come from."""
     topic = settings.topics.events

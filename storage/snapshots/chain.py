@@ -143,8 +143,7 @@ class ChainWriter:
             stored_bytes=0,
             previous=tail.digest if tail is not None else b"",
         )
-        data, _ = write_link(header, payload, frame)
-        link = read_link(self._run_id, data)
+        data, link = write_link(header, payload, frame)
         self._tail = _after(tail, link, payload)
         return data
 

@@ -89,19 +89,20 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(Header).decode
 
 
-def write_link(header: Header, payload: bytes, frame: Frame) -> tuple[bytes, bytes]:
-    """The link's bytes, and its digest. `frame` holds `payload`; what it says of it is set here."""
-    packed = _encode(
-        msgspec.structs.replace(
-            header,
-            payload_bytes=len(payload),
-            stored_bytes=len(frame.data),
-            by_dictionary=frame.by_dictionary,
-        )
+def write_link(header: Header, payload: bytes, frame: Frame) -> tuple[bytes, Link]:
+    """The link as bytes, and as `read_link` gives it. `frame` holds `payload`; what the header says
+    of both is set here.
+    """
+    header = msgspec.structs.replace(
+        header,
+        payload_bytes=len(payload),
+        stored_bytes=len(frame.data),
+        by_dictionary=frame.by_dictionary,
     )
+    packed = _encode(header)
     body = _FIXED.pack(MAGIC, FORMAT, len(packed)) + packed + frame.data
     digest = hashlib.sha256(body).digest()
-    return body + digest, digest
+    return body + digest, Link(header, frame.data, digest)
 
 
 def read_link(run_id: str, data: bytes) -> Link:

@@ -40,7 +40,7 @@ async def archiver(ownership: Ownership) -> None:
     if not settings.archive.enabled:
         await asyncio.Event().wait()
     objects = S3Objects(settings.archive.s3())
-    archive = Archive(objects, settings.archive.prefix or settings.prefix)
+    archive = Archive(objects, settings.archive_prefix)
     try:
         await Archiver(ownership, archive).run()
     finally:

@@ -132,6 +132,11 @@ class EngineSettings(BaseSettings):
         return Topics(self.prefix)
 
     @property
+    def archive_prefix(self) -> str:
+        """What the keys of the archive's objects begin with."""
+        return self.archive.prefix or self.prefix
+
+    @property
     def group(self) -> str:
         """The consumer group of the engines."""
         return f"{self.prefix}-engine"
