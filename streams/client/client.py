@@ -175,8 +175,8 @@ class Client:
         """A run as its partition's owner holds it: live, ended, or refused (`view.refusal`).
 
         Whatever this client has written about the run before is in the view. An engine that is
-        restoring or cannot be reached is asked again until the time is over. Raises `UnknownRun`,
-        `EngineUnavailable`, `SettingsError`.
+        restoring or cannot be reached is asked again until the time is over. Raises `UnknownRun`
+        if the log holds no such run at the time of the call, `EngineUnavailable`, `SettingsError`.
         """
         self._connect()
         return self._engines.run(self._place(run_id), to_s(timeout, "timeout"))

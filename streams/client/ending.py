@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from dalsegno.streams.client.engines import PAUSE_FIRST_S, PAUSE_MAX_S, Engines, NotYetRead, Place
-from dalsegno.streams.client.errors import DeliveryFailed, EngineUnavailable, WaitTimeout
+from dalsegno.streams.client.engines import PAUSE_FIRST_S, PAUSE_MAX_S, Engines, Place, Question
+from dalsegno.streams.client.errors import EngineUnavailable, WaitTimeout
 from dalsegno.streams.client.outcomes import Outcomes, RunResult
 from dalsegno.streams.client.views import result_of
 
@@ -18,25 +18,24 @@ class Ending:
     """One call of `Client.wait`, in the thread of its caller."""
 
     def __init__(self, place: Place, outcomes: Outcomes, engines: Engines) -> None:
-        self._place = place
+        self._run_id = place.run_id
         self._outcomes = outcomes
-        self._engines = engines
-        self._reached = False
+        self._question = Question(engines, place)
         self._seen = "nothing was heard of it"
 
     def wait(self, timeout_s: float) -> RunResult:
         """Raises `RunRefused`, `ReportRefused`, `UnknownRun`, `WaitTimeout`, `SettingsError`."""
-        run_id = self._place.run_id
+        run_id = self._run_id
         deadline = time.monotonic() + timeout_s
         end = self._outcomes.wait_own(run_id, timeout_s)
         pause_s = PAUSE_FIRST_S
         while end is None:
             left_s = max(0.0, deadline - time.monotonic())
-            trouble: EngineUnavailable | DeliveryFailed | None = None
+            trouble: EngineUnavailable | None = None
             try:
                 end = self._ask(min(left_s, _ASK_S))
                 pause_s = PAUSE_FIRST_S
-            except (EngineUnavailable, DeliveryFailed) as error:
+            except EngineUnavailable as error:
                 trouble = error
             # An answer may have come while the engine was asked.
             end = end or self._outcomes.told(run_id)
@@ -51,26 +50,14 @@ class Ending:
         if time.monotonic() >= deadline:
             last = str(trouble) if trouble is not None else self._seen
             raise WaitTimeout(
-                f"run {self._place.run_id!r}: not ended within {timeout_s:g} s; {last}"
+                f"run {self._run_id!r}: not ended within {timeout_s:g} s; {last}"
             ) from trouble
 
     def _ask(self, wait_s: float) -> RunResult | None:
-        place = self._place
-        if not self._reached:
-            # Everything that was in the log when the caller asked: so 'no such run' is the truth.
-            end = self._engines.events_end(place.partition)
-            self._place = place = place._replace(min_offset=max(place.min_offset, end - 1))
-            self._reached = True
-        try:
-            view = self._engines.ask(place, wait_s, until_ended=True)
-        except NotYetRead as error:
-            if error.lag == 0 and wait_s >= 1:
-                # The log ends with the mark of a transaction, which is no event.
-                self._place = place._replace(min_offset=-1)
-            raise
+        if not self._question.reaches_end:
+            self._question.reach_end()
+        view = self._question.ask(wait_s, until_ended=True)
         if view.refusal is not None:
             raise view.refusal
-        # What is shown never goes back, whichever engine answers next.
-        self._place = place._replace(min_offset=max(place.min_offset, view.position - 1))
         self._seen = f"it is {view.state or view.kind} at run version {view.run_version}"
         return result_of(view)

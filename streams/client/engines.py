@@ -22,6 +22,7 @@ from dalsegno.streams.core.faultpoint.standing import PointView, newest
 T = TypeVar("T")
 PAUSE_FIRST_S: Final = 0.1
 PAUSE_MAX_S: Final = 2.0
+_MARK_S: Final = 1.0
 _ANSWER_S: Final = 8.0
 """Beyond the wait that was asked for; longer than an engine waits for the owner that it asks."""
 _FINAL: Final = frozenset({"partition_not_ready", "not_yet_read"})
@@ -56,6 +57,52 @@ class _Trouble(msgspec.Struct):
     partition: int | _Partition = 0
 
 
+class Question:
+    """What is asked about one run, again and again. What is shown of it never goes back."""
+
+    def __init__(self, engines: Engines, place: Place) -> None:
+        self._engines = engines
+        self._place = place
+        self._asked_for = place.min_offset
+        self.reaches_end = False
+
+    def reach_end(self) -> None:
+        """From now on the answer is about all that is in the log now: so 'no such run' is the truth
+        as of now. Raises `EngineUnavailable`.
+        """
+        try:
+            end = self._engines.events_end(self._place.partition)
+        except DeliveryFailed as error:
+            raise EngineUnavailable(f"the end of the log: {error}") from error
+        self._place = self._place._replace(min_offset=max(self._asked_for, end - 1))
+        self.reaches_end = True
+
+    def to_the_end(self, wait_s: float) -> RunView:
+        """Once, and once more before 'no such run' is believed: another client may just have
+        started it. Raises as `Engines.run`.
+        """
+        try:
+            return self.ask(wait_s)
+        except UnknownRun:
+            if self.reaches_end:
+                raise
+        self.reach_end()
+        return self.ask(wait_s)
+
+    def ask(self, wait_s: float, *, until_ended: bool = False) -> RunView:
+        """Once. Raises as `Engines.run`."""
+        try:
+            view = self._engines.ask(self._place, wait_s, until_ended=until_ended)
+        except NotYetRead as error:
+            if error.lag == 0 and wait_s >= _MARK_S:
+                # The log ends with the mark of a transaction, which is no event.
+                self._place = self._place._replace(min_offset=self._asked_for)
+            raise
+        self._asked_for = max(self._asked_for, view.position - 1)
+        self._place = self._place._replace(min_offset=max(self._place.min_offset, self._asked_for))
+        return view
+
+
 class Engines:
     """Thread-safe. Knows the engines' addresses from the owners topic, and reads that again when
     one of them does not answer.
@@ -70,14 +117,16 @@ class Engines:
     def run(self, place: Place, timeout_s: float) -> RunView:
         """The run as its owner holds it, asked again until the time is over.
 
-        Raises `UnknownRun`, `EngineUnavailable`, `SettingsError` without an owners topic.
+        Raises `UnknownRun` if the log held no such run when this was called, `EngineUnavailable`,
+        `SettingsError` without an owners topic.
         """
+        question = Question(self, place)
         deadline = time.monotonic() + timeout_s
         pause_s = PAUSE_FIRST_S
         while True:
             left_s = deadline - time.monotonic()
             try:
-                return self.ask(place, max(0.0, min(left_s, PAUSE_MAX_S)))
+                return question.to_the_end(max(0.0, min(left_s, PAUSE_MAX_S)))
             except EngineUnavailable:
                 if left_s <= pause_s:
                     raise

@@ -133,6 +133,7 @@ def test_a_reported_step_sends_heartbeats_from_its_start_to_its_end(
         report.progress()
         heartbeat, held = wait_for("a heartbeat", told)[0]
         report.completed("a", {"x": 1})
+    lab.wait_kinds("r", "StepStarted", "StepCompleted")
     (started,) = lab.events("r", StepStarted)
     # type: ignore[attr-defined]
     assert (heartbeat.worker, heartbeat.incarnation) == (started.worker, started.incarnation)

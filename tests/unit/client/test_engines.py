@@ -181,11 +181,37 @@ def test_a_restore_that_takes_too_long_is_told_with_its_progress(engine: Engine)
     assert told.value.progress == 0.43
 
 
-def test_no_such_run_is_said_at_once(engine: Engine) -> None:
+def offsets_of(engine: Engine) -> list[str]:
+    return [parse_qs(urlsplit(path).query)["min_offset"][0] for path in engine.asked]
+
+
+def test_no_such_run_is_said_once_all_of_the_log_was_read(engine: Engine) -> None:
     engine.reply = lambda _path: (404, {"error": "unknown_run"})
     with pytest.raises(UnknownRun, match="no run 'r'"):
-        of(Claims(engine.url)).run(HERE, 60)
-    assert len(engine.asked) == 1
+        of(Claims(engine.url, end=10)).run(HERE, 60)
+    assert offsets_of(engine) == ["4", "9"]
+
+
+def test_a_run_that_another_client_has_just_started_is_found(engine: Engine) -> None:
+    replies = iter([(404, {"error": "unknown_run"}), shown()])
+    engine.reply = lambda _path: next(replies)
+    assert of(Claims(engine.url, end=10)).run(HERE, 60).run_version == 3
+
+
+def test_a_log_that_ends_with_a_mark_does_not_hide_that_there_is_no_such_run(
+    engine: Engine,
+) -> None:
+    replies = iter(
+        [
+            (404, {"error": "unknown_run"}),
+            (503, {"error": "not_yet_read", "lag": 0}),
+            (404, {"error": "unknown_run"}),
+        ]
+    )
+    engine.reply = lambda _path: next(replies)
+    with pytest.raises(UnknownRun):
+        of(Claims(engine.url, end=10)).run(HERE, 60)
+    assert offsets_of(engine) == ["4", "9", "4"]
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b'{"run": 5}', b'{"run": {"state": "dancing"}}'])
