@@ -215,6 +215,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     run again at most `supplier_reruns_max` times in a run, and after `supplier_wait_ms` without the
     facts a person is asked. `registry_ids`: what ids in the Confluent wire format stand for (empty:
     only single-object encoding is read). `webhooks`: who is told of packages for people.
+    An ended run answers for `stub_keep_ms`, or for as long as its final state has in
+    `keep_succeeded_ms` to `keep_expired_ms` (0: as the others).
     """
 
     queues: tuple[str, ...] = ("default",)
@@ -256,6 +258,11 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     supplier_wait_ms: int = 600_000
     registry_ids: tuple[RegistryId, ...] = ()
     webhooks: tuple[Webhook, ...] = ()
+    keep_succeeded_ms: int = 0
+    keep_failed_ms: int = 0
+    keep_compensated_ms: int = 0
+    keep_cancelled_ms: int = 0
+    keep_expired_ms: int = 0
 
 
 class PolicySet(PartitionControl, frozen=True, kw_only=True, gc=False):
@@ -307,3 +314,24 @@ class ErasureRequested(RunControl, frozen=True, kw_only=True, gc=False):
     erasure_id: str
     reason: str
     requested_by: str
+
+
+class ErasedFrom(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What an erasure has removed from one store, and how much of it; `detail` in words."""
+
+    store: str
+    removed: int = 0
+    detail: str = ""
+
+
+class ErasureConfirmed(PartitionControl, frozen=True, kw_only=True, gc=False):
+    """The owner has removed a run from the stores beside the log.
+
+    `run_digest`: SHA-256 of the run's id, which is named no more. Monotone by `number` for each
+    digest. `gone_by_ms`: when Kafka's logs will have forgotten the run, by the settings of the
+    topics as they were then; 0: no date, as some topic keeps it for ever.
+    """
+
+    run_digest: bytes
+    stores: tuple[ErasedFrom, ...] = ()
+    gone_by_ms: int = 0

@@ -38,6 +38,7 @@ CONTROL_EVENTS: Final[tuple[type[control.ControlEvent], ...]] = (
     control.DecisionMade,
     control.ArchiveConfirmed,
     control.ErasureRequested,
+    control.ErasureConfirmed,
 )
 FAULT_CONTROLS: Final[tuple[type[faults.PointControl], ...]] = (
     faults.FaultPointSet,

@@ -1,8 +1,8 @@
 """Which packages are open: read from the escalations and the transitions, without an engine.
 
 A package is closed by the transition that takes its step out of the states that wait for people,
-by a decision about the run, by the run's end, or by a newer package about the same step. Packages
-whose time to answer is over are not open, and nothing older is read.
+by a decision about the run, by the run's end or erasure, or by a newer package about the same
+step. Packages whose time to answer is over are not open, and nothing older is read.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,6 +14,7 @@ from dalsegno.schemas import codec
 from dalsegno.schemas.errors import DecodeError
 from dalsegno.schemas.outputs import Escalation, Outcome, RunState, StepState, Transition
 from dalsegno.streams.core.run_table import FINAL_RUNS
+from dalsegno.streams.core.tombstones import erased_name, is_erased_name
 from dalsegno.streams.engine.settings import EngineSettings
 
 _ASKING = frozenset({StepState.ESCALATED, StepState.MISSING_INFO, StepState.AWAITING_APPROVAL})
@@ -72,8 +73,10 @@ class Board:
         run_id, offset = transition.run_id, transition.cause_offset
         after, before = transition.run_state_after, transition.run_state_before
         if after in FINAL_RUNS:
+            erased = is_erased_name(run_id)
             for key, package in list(self._open.items()):
-                if key[0] == run_id and package.offset <= offset:
+                name = erased_name(key[0]) if erased else key[0]
+                if name == run_id and package.offset <= offset:
                     del self._open[key]
             return
         if transition.outcome is not Outcome.APPLIED:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from dalsegno.schemas.control import DecisionMade, RunControl, StallSuspected
-from dalsegno.schemas.events import AttemptEvent, RunCancelled, RunEvent, RunStarted
-from dalsegno.schemas.outputs import DeadLetter, Outcome, RunState, Transition
+from dalsegno.schemas.control import DecisionMade, ErasureRequested, RunControl, StallSuspected
+from dalsegno.schemas.events import RunCancelled, RunEvent, RunStarted
+from dalsegno.schemas.outputs import Outcome, RunState
 from dalsegno.streams.core import tags
-from dalsegno.streams.core.actions import Audit, PutAside
 from dalsegno.streams.core.answering import answer_type, tell
-from dalsegno.streams.core.bounds import fitting
+from dalsegno.streams.core.erasing import ERASED, Erasing
 from dalsegno.streams.core.moment import Moment, Ruling, duplicate, refused
 from dalsegno.streams.core.names import DETAIL_CHARS_MAX, ID_CHARS_MAX, name_fault
+from dalsegno.streams.core.on_record import OnRecord
 from dalsegno.streams.core.record import Record, Unreadable
 from dalsegno.streams.core.run_table import FINAL_RUNS
 from dalsegno.streams.core.runs import Runs
@@ -28,26 +28,22 @@ from dalsegno.streams.core.stubs import (
 from dalsegno.streams.core.units import Units
 from dalsegno.streams.core.warm import PASSES
 
-_TRANSITIONS: Final = "transitions"
-_DEAD_LETTERS: Final = "dead-letters"
 _QUARANTINED: Final = RunState.QUARANTINED
 _BAD_ADDRESS: Final = refused(
     "bad_reply_to", f"an address for answers has at most {ID_CHARS_MAX} characters"
 )
 
 
-class Arrivals:
+class Arrivals(OnRecord):
     """Finds the run of an event, or lets the event wait. Keeps the counts of outcomes.
 
     `counts` and `waiting` together are the records delivered, always (P1).
     """
 
-    def __init__(self, now: Moment, runs: Runs, units: Units, topic: str) -> None:
-        self._now = now
+    def __init__(self, now: Moment, runs: Runs, units: Units, erasing: Erasing, topic: str) -> None:
+        super().__init__(now, erasing, topic)
         self._runs = runs
         self._units = units
-        self._topic = topic
-        self.counts: dict[Outcome, int] = dict.fromkeys(Outcome, 0)
         self.waiting = 0
 
     def run_event(self, record: Record, event: RunEvent) -> None:
@@ -68,6 +64,8 @@ class Arrivals:
                 self.counts[ruling.outcome] += 1
         elif isinstance(held, Run):
             self._on_quarantined(held, record, event)
+        elif held is None and self._erasing.erased(run_id):
+            self._on_erased(event)
         elif type(event) is RunStarted:
             self._on_start(held, record, event)
         elif held is None:
@@ -78,6 +76,12 @@ class Arrivals:
     def run_control(self, record: Record, event: RunControl) -> None:
         """Applies a control event about one run: it never waits, its writer knows the run."""
         held = self._runs.get(event.run_id)
+        if held is None and self._erasing.erased(event.run_id):
+            self._on_erased(event)
+            return
+        if isinstance(event, ErasureRequested):
+            self._erase(held, record, event)
+            return
         if not isinstance(event, StallSuspected | DecisionMade):
             ruling = refused(
                 "not_supported_yet", f"{type(event).__name__} comes with a later release"
@@ -96,6 +100,39 @@ class Arrivals:
             self._on_live(held, record, event)
             return
         self._turn_away(held, event, ruling)
+
+    def _erase(self, held: Run | Stub | None, record: Record, event: ErasureRequested) -> None:
+        """The run goes, whatever its state, and what waits for it is refused."""
+        if fault := self._erasing.fault(event):
+            self.counts[Outcome.REFUSED] += 1
+            self._audit(event, refused("bad_erasure", fault), None, 0)
+            return
+        mark = len(self._now.outbox.items)
+        waiting = None if held is None else held.waiting
+        try:
+            self._erasing.erase(held, event)
+        except PASSES:
+            raise
+        # A unit's boundary, as in `Units`: what raises costs the record, the run stays as it was.
+        except Exception as error:  # noqa: BLE001
+            self._now.outbox.rollback(mark)
+            self.dead_letter(record, "apply_raised", f"{error!r}", event.run_id)
+            return
+        self.counts[Outcome.APPLIED] += 1
+        if waiting:
+            self._turn_away_waiting(waiting, ERASED, None, 0)
+
+    def _on_erased(self, event: RunEvent | RunControl) -> None:
+        """Late: the run is gone for good. The same request again is a duplicate."""
+        stone = self._erasing.stones.of(event.run_id)
+        ruling = self._erasing.late(event)
+        if isinstance(event, ErasureRequested) and stone is not None:
+            ruling = duplicate()
+        self.counts[ruling.outcome] += 1
+        if ruling.outcome is Outcome.REFUSED:
+            if isinstance(event, RunEvent):
+                self._answer(event, ruling)
+            self._audit(event, ruling, None, 0)
 
     def _turn_away(
         self, held: Run | Stub | None, event: RunEvent | RunControl, ruling: Ruling
@@ -320,69 +357,6 @@ class Arrivals:
             record = Record(held.offset, held.at_ms, held.key, held.value, event, held.headers)
             self.dead_letter(record, "early", late, stub.id)
         self._runs.remove(stub)
-
-    def dead_letter(self, record: Record, reason: str, detail: str, run_id: str = "") -> None:
-        """Puts a record aside with its bytes, and counts it."""
-        self.counts[Outcome.DEAD_LETTERED] += 1
-        event = record.event
-        letter = DeadLetter(
-            topic=self._topic,
-            partition=self._now.partition,
-            offset=record.offset,
-            at_ms=record.at_ms,
-            reason=reason,
-            # The record itself may be as large as its topic takes; what is added is little.
-            detail=detail[:DETAIL_CHARS_MAX],
-            run_id=run_id[:ID_CHARS_MAX],
-            kind=(getattr(event, "kind", "") or type(event).__name__)[:ID_CHARS_MAX],
-        )
-        self._now.outbox.put(
-            _DEAD_LETTERS, PutAside(letter, record.key, record.value, record.headers)
-        )
-
-    def _answer(self, event: RunEvent, ruling: Ruling, state: RunState | None = None) -> None:
-        step, epoch = "", 0
-        if isinstance(event, AttemptEvent):
-            step, epoch = event.step, event.epoch
-        tell(
-            self._now,
-            event.reply_to,
-            event.run_id,
-            answer_type(ruling, state),
-            step=step,
-            epoch=epoch,
-            kind=type(event).__name__,
-            reason="" if ruling.answer else ruling.reason,
-            detail=ruling.detail,
-            run_state=None if ruling.answer else state,
-        )
-
-    def _audit_stub(self, stub: Stub, event: RunEvent | RunControl, ruling: Ruling) -> None:
-        self._audit(event, ruling, stub.head.state, stub.head.run_version)
-
-    def _audit(
-        self, event: RunEvent | RunControl, ruling: Ruling, state: RunState | None, version: int
-    ) -> None:
-        step, epoch = "", 0
-        if isinstance(event, AttemptEvent | StallSuspected):
-            step, epoch = event.step, event.epoch
-        transition = Transition(
-            run_id=event.run_id,
-            cause=type(event).__name__,
-            cause_offset=self._now.offset,
-            at_ms=self._now.log_ms,
-            outcome=ruling.outcome,
-            reason=ruling.reason,
-            run_version_before=version,
-            run_version_after=version,
-            run_state_before=state,
-            run_state_after=state,
-            step=step,
-            epoch=epoch,
-            actor=event.source,
-            detail=ruling.detail,
-        )
-        self._now.outbox.put(_TRANSITIONS, Audit(fitting(transition)))
 
 
 def _goes_on(run: Run) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from dalsegno.schemas.control import Policy
 from dalsegno.schemas.outputs import AnswerType, EffectStatus, RunState
 from dalsegno.schemas.plan import OnFailure
 from dalsegno.streams.core.answering import tell
@@ -48,7 +49,7 @@ def end_run(draft: Draft, *, step: str, epoch: int) -> Stub:
     stub = Stub(
         run.id,
         StubHead(
-            until_ms=now.log_ms + now.policy.stub_keep_ms,
+            until_ms=now.log_ms + kept_ms(now.policy, head.state),
             state=head.state,
             flow=head.flow,
             flow_version=head.flow_version,
@@ -70,6 +71,18 @@ def end_run(draft: Draft, *, step: str, epoch: int) -> Stub:
     )
     stub.kept = run.kept
     return stub
+
+
+def kept_ms(policy: Policy, state: RunState) -> int:
+    """For how long a run that has ended in this state still answers, milliseconds."""
+    own = {
+        RunState.SUCCEEDED: policy.keep_succeeded_ms,
+        RunState.FAILED: policy.keep_failed_ms,
+        RunState.COMPENSATED: policy.keep_compensated_ms,
+        RunState.CANCELLED: policy.keep_cancelled_ms,
+        RunState.EXPIRED: policy.keep_expired_ms,
+    }
+    return own[state] or policy.stub_keep_ms
 
 
 def _left(draft: Draft) -> str:

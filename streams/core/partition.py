@@ -19,6 +19,7 @@ import msgspec
 
 from dalsegno.schemas.control import (
     ClockTick,
+    ErasureConfirmed,
     PartitionControl,
     Policy,
     RunControl,
@@ -29,7 +30,9 @@ from dalsegno.streams.core.actions import Output
 from dalsegno.streams.core.arrivals import Arrivals
 from dalsegno.streams.core.attempt import Attempt
 from dalsegno.streams.core.controls import RULES_KNOWN, Controls
+from dalsegno.streams.core.erasing import Erasing
 from dalsegno.streams.core.moment import Moment, Ruling
+from dalsegno.streams.core.partition_facts import PartitionFacts
 from dalsegno.streams.core.partition_parts import (
     ESTIMATE_KEY,
     OWN_FORMAT,
@@ -45,9 +48,10 @@ from dalsegno.streams.core.recovery.preview import Previews
 from dalsegno.streams.core.releasing import Releasing
 from dalsegno.streams.core.residence import Residence
 from dalsegno.streams.core.runs import Runs
-from dalsegno.streams.core.runstate import NEVER, Run, Stub
+from dalsegno.streams.core.runstate import Run, Stub
 from dalsegno.streams.core.state_codec import StateCorrupt
 from dalsegno.streams.core.state_digest import digest_of
+from dalsegno.streams.core.tombstones import Tombstones
 from dalsegno.streams.core.units import Units
 from dalsegno.streams.core.warm import Warm
 
@@ -57,7 +61,7 @@ _encode = msgspec.msgpack.Encoder().encode
 _OUTCOMES: Final = tuple(Outcome)
 
 
-class Partition:
+class Partition(PartitionFacts):
     """The state of one partition and the fold over its log. Not thread-safe.
 
     `mac_keys`: key ids of the built-in policy, in force until the first `PolicySet`. `topic`: what
@@ -78,7 +82,9 @@ class Partition:
         self._runs = Runs(self._now.plans, self._now.recovery, self._now.points)
         self._controls = Controls(self._now, rules_known)
         units = Units(self._now, self._runs)
-        self._arrivals = Arrivals(self._now, self._runs, units, topic)
+        self._stones = Tombstones()
+        erasing = Erasing(self._now, self._runs, self._stones)
+        self._arrivals = Arrivals(self._now, self._runs, units, erasing, topic)
         self._units = units
         self._releasing = Releasing(self._now, self._runs, units)
         self._quotas = Quotas(self._now, self._runs, self._releasing)
@@ -122,6 +128,8 @@ class Partition:
         return now.outbox.take()
 
     def _controlled(self, event: PartitionControl) -> Ruling:
+        if isinstance(event, ErasureConfirmed) and event.partition == self.number:
+            return self._stones.confirm(event)
         ruling = self._controls.apply(event)
         return self._quotas.after(event) if ruling.outcome is Outcome.APPLIED else ruling
 
@@ -148,95 +156,6 @@ class Partition:
             self._arrivals.after(held)
         elif held is not None:
             self._arrivals.stub_due(held)
-
-    @property
-    def log_ms(self) -> int:
-        """Log time: the largest append time so far."""
-        return self._now.clock.log_ms
-
-    @property
-    def live_ms(self) -> int:
-        """Live time: log time without the gaps in which broker or owner stood still."""
-        return self._now.clock.live_ms
-
-    @property
-    def policy(self) -> Policy:
-        """The policy in force."""
-        return self._now.policy
-
-    @property
-    def rules(self) -> int:
-        """The rules in force."""
-        return self._controls.rules
-
-    @property
-    def numbers(self) -> dict[str, int]:
-        """The last applied number of each monotone kind (and its subject, after a colon)."""
-        return dict(self._controls.numbers)
-
-    @property
-    def archived_to(self) -> int:
-        """The first offset that no confirmed segment of the archive holds."""
-        return self._controls.archived_to
-
-    @property
-    def next_log_deadline_ms(self) -> int | None:
-        """The next deadline on log time: a tick is due then, if no event comes before."""
-        timer = self._runs.log_timers.next()
-        due = NEVER if timer is None else timer[0]
-        recovery = self._now.recovery
-        if recovery.holds or recovery.freezes:
-            width_max = self._now.policy.recovery_width_max
-            due = min(due, recovery.next_ms(self._now.log_ms, width_max))
-        due = min(due, self._now.points.due_ms)
-        return None if due >= NEVER else due
-
-    @property
-    def next_report_ms(self) -> int | None:
-        """When something has to be said about a fault point; None while all are healthy."""
-        due = self._now.points.due_ms
-        return None if due >= NEVER else due
-
-    @property
-    def next_live_deadline_ms(self) -> int | None:
-        """The next deadline on live time."""
-        due = self._runs.live_timers.next()
-        return None if due is None else due[0]
-
-    @property
-    def needs_tick(self) -> bool:
-        """Whether a step is dispatched or running, so that live time has to go on."""
-        return self._now.flying > 0
-
-    @property
-    def in_flight(self) -> int:
-        """Attempts dispatched or running."""
-        return self._now.flying
-
-    @property
-    def counts(self) -> dict[Outcome, int]:
-        """Events by outcome. With `waiting` they sum up to `delivered`."""
-        return dict(self._arrivals.counts)
-
-    @property
-    def waiting(self) -> int:
-        """Events that wait for their run."""
-        return self._arrivals.waiting
-
-    @property
-    def delivered(self) -> int:
-        """Records applied so far."""
-        return sum(self._arrivals.counts.values()) + self._arrivals.waiting
-
-    @property
-    def output_counts(self) -> dict[str, int]:
-        """Outputs so far by channel."""
-        return dict(self._now.outbox.counts)
-
-    @property
-    def open_runs(self) -> int:
-        """Runs that have not ended."""
-        return self._runs.open
 
     def run(self, run_id: str) -> RunView | None:
         """What is known of a run; None when nothing is."""
@@ -282,6 +201,7 @@ class Partition:
             (ESTIMATE_KEY + name.encode(), data)
             for name, data in self._now.recovery.estimates.take_dirty()
         )
+        out.extend(self._stones.take_dirty())
         out.append((PARTITION_KEY, self._own_part()))
         return out
 
@@ -291,6 +211,7 @@ class Partition:
         return {
             **self._runs.parts(),
             **{ESTIMATE_KEY + name.encode(): data for name, data in estimates},
+            **self._stones.parts(),
             PARTITION_KEY: self._own_part(),
         }
 
@@ -371,6 +292,7 @@ class Partition:
             self._now.flying = self._runs.load(headers, sorted_out.others)
         self._load(own)
         self._load_recovery(sorted_out.estimates)
+        self._stones.load(sorted_out.tombstones)
 
     def _load(self, data: bytes) -> None:
         own = read_own_part(self.number, data)

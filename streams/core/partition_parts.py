@@ -12,6 +12,7 @@ from dalsegno.schemas.control import Policy
 from dalsegno.streams.core.faultpoint.points import PointsPart
 from dalsegno.streams.core.recovery.state import RecoveryPart
 from dalsegno.streams.core.state_codec import StateCorrupt, run_of
+from dalsegno.streams.core.tombstones import TOMBSTONE_KEY
 
 PARTITION_KEY: Final = b"\0partition"
 # Of what a step type usually takes: with the type's name behind it.
@@ -61,6 +62,7 @@ class SortedParts:
     others: dict[str, list[tuple[bytes, bytes]]] = field(default_factory=dict)
     plans: list[tuple[bytes, bytes]] = field(default_factory=list)
     estimates: list[tuple[str, bytes]] = field(default_factory=list)
+    tombstones: list[tuple[bytes, bytes]] = field(default_factory=list)
 
 
 def sort_parts(parts: Iterable[tuple[bytes, bytes]]) -> SortedParts:
@@ -74,6 +76,8 @@ def sort_parts(parts: Iterable[tuple[bytes, bytes]]) -> SortedParts:
             out.plans.append((key[1:], value))
         elif kind == ESTIMATE_KEY:
             out.estimates.append((key[1:].decode(), value))
+        elif kind == TOMBSTONE_KEY:
+            out.tombstones.append((key[1:], value))
         elif key == PARTITION_KEY:
             out.own = value
         else:

@@ -11,6 +11,7 @@
 | `"o" run 00 page` | 32 one-shot ids |
 | `"w" run 00` | events that wait |
 | `"p" digest` | a plan |
+| `"x" digest` | an erased run's tombstone, by the SHA-256 of its id |
 
 The prefix of a header says what a restore must know without reading on: kind, next deadlines on
 both clocks, attempts in flight, waiting events, the plan's digest. The bytes are a function of the

@@ -87,7 +87,7 @@ def test_every_kind_has_files_and_no_two_share_a_fingerprint() -> None:
     found = registry()
     assert set(found.by_kind) == set(kinds.KINDS)
     assert len(found.by_fingerprint) == len(found.all())
-    assert len(kinds.KINDS) == 38
+    assert len(kinds.KINDS) == 39
 
 
 def test_the_index_of_fingerprints_is_that_of_the_files() -> None:

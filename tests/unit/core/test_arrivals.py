@@ -22,7 +22,6 @@ from tests.unit.core.log import (
 from dalsegno.schemas.control import (
     ArchiveConfirmed,
     ClockTick,
-    ErasureRequested,
     Policy,
     PolicySet,
     RulesChanged,
@@ -266,7 +265,6 @@ LATER = [
         run_ids=("r",),
     ),
     RunRestored(run_id="r", restore_id="1", parts=b"", digest=b""),
-    ErasureRequested(run_id="r", erasure_id="1", reason="", requested_by=""),
 ]
 
 
