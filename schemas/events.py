@@ -100,12 +100,15 @@ class StepCompleted(AttemptEvent, frozen=True, kw_only=True, gc=False):
     """An attempt succeeded. `ops` is a MessagePack array of context operations.
 
     `expected_run_version`, if given, must be the run's version: compare-and-set.
+    `context_schema_version`: of the values that are set whole; 0 leaves fields the version they
+    have.
     """
 
     ops: bytes
     expected_run_version: int | None = None
     risk_flags: tuple[str, ...] = ()
     progress: int = 0
+    context_schema_version: int = 0
 
 
 class StepFailed(AttemptEvent, frozen=True, kw_only=True, gc=False):
@@ -123,9 +126,13 @@ class StepFailed(AttemptEvent, frozen=True, kw_only=True, gc=False):
 
 
 class StepReleased(AttemptEvent, frozen=True, kw_only=True, gc=False):
-    """A worker took a handoff and gives it back without having started it. Costs no attempt."""
+    """A worker took a handoff and gives it back without having started it. Costs no attempt.
+
+    `reason` is a short code, `detail` says it to people.
+    """
 
     reason: str = ""
+    detail: str = ""
 
 
 class EffectIntended(AttemptEvent, frozen=True, kw_only=True, gc=False):
@@ -153,12 +160,14 @@ class InformationSupplied(RunEvent, frozen=True, kw_only=True, gc=False):
     """Context fields from outside the plan. One-shot by `information_id`.
 
     `origin` says where the facts come from. `expected_run_version`: compare-and-set.
+    `context_schema_version`: as in `StepCompleted`.
     """
 
     information_id: str
     ops: bytes
     origin: str
     expected_run_version: int | None = None
+    context_schema_version: int = 0
 
 
 class RiskFlagged(RunEvent, frozen=True, kw_only=True, gc=False):

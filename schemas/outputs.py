@@ -110,6 +110,13 @@ class UndoEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     undo_input: bytes = b""
 
 
+class FieldVersion(msgspec.Struct, frozen=True, gc=False):
+    """A context field whose value is of another schema version than the run began with."""
+
+    field: str
+    version: int
+
+
 class Handoff(msgspec.Struct, frozen=True, gc=False):
     """Gives one attempt of a step to a worker. Headers carry its sequence.
 
@@ -118,7 +125,8 @@ class Handoff(msgspec.Struct, frozen=True, gc=False):
     while the append time of its `StepStarted` is below this. `save`: what the attempt before kept.
     A compensation takes back the step `undoes`: its effects in `undo`, and `wrote`, a MessagePack
     map of what the context holds in the fields that it may write. A question for missing facts has
-    them in `form`.
+    them in `form`. `field_versions`: fields of `inputs` and `wrote` whose values are of another
+    version of the context schema than `context_schema_version`, the one that the run began with.
     """
 
     run_id: str
@@ -145,6 +153,7 @@ class Handoff(msgspec.Struct, frozen=True, gc=False):
     undo: tuple[UndoEntry, ...] = ()
     wrote: bytes = b""
     form: tuple[FormField, ...] = ()
+    field_versions: tuple[FieldVersion, ...] = ()
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -148,7 +148,7 @@ def step_started(draft: Draft, event: StepStarted) -> Ruling:
         )
     draft.head.starts += 1
     if row.past is not None and row.past.unstarted:
-        row.past = msgspec.structs.replace(row.past, unstarted=0)
+        row.past = msgspec.structs.replace(row.past, unstarted=0, mismatches=0)
     _run(draft, place, row, draft.steps[place])
     return APPLIED
 
@@ -253,17 +253,6 @@ def _late_progress(draft: Draft, event: StepProgressed, ruling: Ruling) -> Rulin
     if event.save is not None:
         draft.save = (place, event.save)
     return APPLIED
-
-
-def step_released(draft: Draft, event: StepReleased) -> Ruling:
-    """The worker gives back what it has not started; the next epoch follows, uncharged."""
-    place = judge(draft, event, StepInput.RELEASED)
-    if not isinstance(place, int):
-        return place
-    row = draft.row(place)
-    close(row, StepInput.RELEASED)
-    uncharged(draft, place, row)
-    return Ruling(_APPLIED, detail=event.reason)
 
 
 def start_limit_passed(draft: Draft, place: int, row: StepRow) -> None:

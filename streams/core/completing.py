@@ -9,6 +9,7 @@ from dalsegno.schemas.outputs import Outcome
 from dalsegno.schemas.plan import StepRole
 from dalsegno.streams.core.attempts import close, judge, observe
 from dalsegno.streams.core.context import ContextError, ContextTooLarge, WriteRefused
+from dalsegno.streams.core.context_versions import VersionMixed, note_versions
 from dalsegno.streams.core.draft import Draft
 from dalsegno.streams.core.escalating import Failure
 from dalsegno.streams.core.flags import raise_flags
@@ -73,15 +74,16 @@ def _take_ops(draft: Draft, place: int, event: StepCompleted) -> Failure | None:
                 step=step.name,
                 merges=plan.merges,
             )
+            note_versions(draft, draft.change, event.context_schema_version)
         except ContextError as error:
+            _drop_change(draft)
             return Failure(
                 type=FailureType.INVALID, error_class=_class_of(error), message=str(error)
             )
     missing = draft.context.missing(step.writes)
     if missing:
-        if draft.change is not None:
-            draft.change.discard()
-            draft.change = None
+        _drop_change(draft)
+        draft.head.field_versions = draft.run.head.field_versions
         return Failure(
             type=FailureType.INVALID,
             error_class="no_output",
@@ -90,11 +92,19 @@ def _take_ops(draft: Draft, place: int, event: StepCompleted) -> Failure | None:
     return None
 
 
+def _drop_change(draft: Draft) -> None:
+    if draft.change is not None:
+        draft.change.discard()
+        draft.change = None
+
+
 def _class_of(error: ContextError) -> str:
     if isinstance(error, WriteRefused):
         return "write_refused"
     if isinstance(error, ContextTooLarge):
         return "context_too_large"
+    if isinstance(error, VersionMixed):
+        return "schema_version_mixed"
     return "bad_ops"
 
 

@@ -50,12 +50,13 @@ class ContextChange(View):
     """What operations make of a store, and the context as it is after them.
 
     Fields that they replace wait beside the store; large fields that they reach into change in
-    place, with a way back. `grown`: bytes that the context gained.
+    place, with a way back. `grown`: bytes that the context gained. `whole`: fields that were set as
+    a whole, even to what they were before; nothing of an earlier value is left in them.
     """
 
     __slots__ = (
         "_allowed", "_deep", "_entries", "_merges", "_new", "_policy", "_step", "_store", "closed",
-        "grown",
+        "grown", "whole",
     )  # fmt: skip
 
     def __init__(
@@ -77,6 +78,7 @@ class ContextChange(View):
         self._entries: list[Entry] = []
         self.grown = 0
         self.closed = False
+        self.whole: set[str] = set()
 
     @property
     def changed(self) -> tuple[str, ...]:
@@ -169,10 +171,13 @@ class ContextChange(View):
             raise WriteRefused(name, self._step)
         rule = self._merges.get(name) if self._step else None
         if rule is not None:
+            if self.get(name) is None:
+                self.whole.add(name)
             self._put(name, merge(rule, self.packed(name), op, self._step))
         elif len(op.path) > 1 or op.kind not in ("set", "del"):
             self._inside(name, op)
         elif op.kind == "set":
+            self.whole.add(name)
             self._put(name, op.packed)
         else:
             self._take(name)
@@ -190,6 +195,7 @@ class ContextChange(View):
                 self.apply(Op("del", (name,), None, b""))
         for name, value in op.operand.items():
             packed = pack(value)
+            self.whole.add(name)
             if self.packed(name) != packed:
                 self.apply(Op("set", (name,), value, packed))
 

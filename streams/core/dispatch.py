@@ -5,11 +5,18 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import Final
 
-from dalsegno.schemas.outputs import EffectStatus, Handoff, JournalEntry, RunState
+from dalsegno.schemas.outputs import (
+    EffectStatus,
+    FieldVersion,
+    Handoff,
+    JournalEntry,
+    RunState,
+)
 from dalsegno.schemas.plan import Risk, StepRole, UnknownPolicy
 from dalsegno.streams.core.actions import Dispatch
 from dalsegno.streams.core.bounds import entry_bytes, utf8_bytes
 from dalsegno.streams.core.context_errors import MissingFields
+from dalsegno.streams.core.context_versions import of_fields, versions_bytes
 from dalsegno.streams.core.draft import Draft
 from dalsegno.streams.core.effects import recovery_key
 from dalsegno.streams.core.escalating import ask
@@ -132,6 +139,8 @@ def _give_out(draft: Draft, place: int, row: StepRow) -> int:
     if run.saves is not None:
         save = run.saves.get(place)
         size += len(save or b"")
+    if draft.head.field_versions:
+        size += versions_bytes(draft.head, (*step.reads, *taking.fields))
     policy = draft.now.policy
     if size > policy.dispatch_bytes_max:
         detail = f"about {size} bytes, the policy allows {policy.dispatch_bytes_max}"
@@ -182,6 +191,9 @@ def _take_off(
         # It will be, once this unit is settled; the handoff names the version as of then.
         draft.facts = True
     queue = step.queue or policy.queues[0]
+    field_versions: tuple[FieldVersion, ...] = ()
+    if head.field_versions:
+        field_versions = of_fields(head, (*step.reads, *taking.fields))
     # By position, in the order of the class: see there.
     handoff = Handoff(
         run.id,
@@ -207,6 +219,8 @@ def _take_off(
         taking.completed,
         taking.effects,
         taking.wrote,
+        (),
+        field_versions,
     )
     if taking is not NOTHING:
         row.undoes = taking.noted()

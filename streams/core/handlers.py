@@ -25,8 +25,9 @@ from dalsegno.schemas.events import (
     StepReleased,
     StepStarted,
 )
-from dalsegno.streams.core.attempts import step_progressed, step_released, step_started
+from dalsegno.streams.core.attempts import step_progressed, step_started
 from dalsegno.streams.core.completing import step_completed
+from dalsegno.streams.core.giving_back import step_released
 from dalsegno.streams.core.information import information_supplied
 from dalsegno.streams.core.journal import effect_confirmed, effect_intended
 from dalsegno.streams.core.lifecycle import (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dalsegno.schemas.events import InformationSupplied
 from dalsegno.streams.core.context import ContextError
+from dalsegno.streams.core.context_versions import note_versions
 from dalsegno.streams.core.draft import Draft
 from dalsegno.streams.core.forms import misfit
 from dalsegno.streams.core.moment import ACCEPTED, Ruling, refused
@@ -23,6 +24,7 @@ def information_supplied(draft: Draft, event: InformationSupplied) -> Ruling:
         )
     try:
         draft.change = draft.run.context.apply(event.ops, draft.now.policy)
+        note_versions(draft, draft.change, event.context_schema_version)
     except ContextError as error:
         return refused("bad_ops", str(error))
     if fault := misfit(draft, draft.change.changed, draft.change):

@@ -73,6 +73,7 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
     `kind`: `run`, `ended`, `refused` or `early`. `state` is None for the last two. `context` is a
     MessagePack map without secret fields; `secrets_omitted` names those. `paused_by`: who holds a
     paused run. `questions` are open, `decisions` were taken, the newest last.
+    `field_versions`: context fields of another schema version than `context_schema_version`.
     """
 
     run_id: str
@@ -105,6 +106,9 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
     saga: SagaView | None = None
     questions: tuple[QuestionView, ...] = ()
     decisions: tuple[DecisionView, ...] = ()
+    context_schema: str = ""
+    context_schema_version: int = 0
+    field_versions: tuple[tuple[str, int], ...] = ()
 
 
 def view_run(run: Run) -> RunView:
@@ -144,6 +148,9 @@ def view_run(run: Run) -> RunView:
         else SagaView(cause=saga.cause, detail=saga.detail, began_ms=saga.began_ms),
         questions=_questions(run),
         decisions=_decisions(run.id, () if head.people is None else head.people.decided),
+        context_schema=head.context_schema,
+        context_schema_version=head.context_schema_version,
+        field_versions=head.field_versions,
     )
 
 

@@ -38,7 +38,7 @@ class Past(msgspec.Struct, array_like=True, frozen=True, gc=False):
     was charged for. `progress`: of the attempt before. `missing`: fields that the step waits for.
     `noticed`: one more than the last epoch of which a person was told that it stalled. `saved`: the
     attempt before had a save. `delay_ms`: the last wait before a further attempt, without what a
-    dependency asked for.
+    dependency asked for. `mismatches`: workers in a row that could not read the context's version.
     """
 
     unstarted: int = 0
@@ -50,6 +50,7 @@ class Past(msgspec.Struct, array_like=True, frozen=True, gc=False):
     noticed: int = 0
     saved: bool = False
     delay_ms: int = 0
+    mismatches: int = 0
 
 
 NO_PAST = Past()

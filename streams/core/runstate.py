@@ -68,6 +68,8 @@ class RunHead(msgspec.Struct, array_like=True, kw_only=True, gc=False):
     brought back, and of these `window_count` since `window_ms`. `reruns`: of completed steps, for
     missing facts.
     `handed_over`: a person was asked when the time to live was over. `paused_by`: who holds it.
+    `field_versions`: sorted, of context fields of another schema version than
+    `context_schema_version`.
     """
 
     flow: str
@@ -111,6 +113,7 @@ class RunHead(msgspec.Struct, array_like=True, kw_only=True, gc=False):
     reruns: int = 0
     handed_over: bool = False
     paused_by: str = ""
+    field_versions: tuple[tuple[str, int], ...] = ()
 
 
 _GROUNDED: Final = FINAL_RUNS | {RunState.QUARANTINED}

@@ -10,6 +10,7 @@ import msgspec
 from dalsegno.schemas.control import DecisionMade, DecisionType
 from dalsegno.schemas.outputs import RunState
 from dalsegno.streams.core.context import ContextError, WriteRefused
+from dalsegno.streams.core.context_versions import note_versions
 from dalsegno.streams.core.draft import Draft
 from dalsegno.streams.core.escalating import gate_step, open_gate
 from dalsegno.streams.core.forms import misfit
@@ -84,6 +85,7 @@ def _closed(draft: Draft, place: int, row: StepRow) -> None:
 def _write(draft: Draft, event: DecisionMade, allowed: frozenset[str]) -> Ruling | None:
     try:
         draft.change = draft.run.context.apply(event.ops, draft.now.policy, allowed=allowed)
+        note_versions(draft, draft.change, 0)
     except WriteRefused as error:
         fields = ", ".join(sorted(allowed)) or "nothing"
         said = f"{event.decision} may change {fields} here, not {error.field}"

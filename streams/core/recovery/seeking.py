@@ -20,6 +20,7 @@ from dalsegno.schemas.outputs import Handoff
 from dalsegno.schemas.plan import Risk, StepRole
 from dalsegno.streams.core.actions import Dispatch
 from dalsegno.streams.core.bounds import utf8_bytes
+from dalsegno.streams.core.context_versions import of_fields, versions_bytes
 from dalsegno.streams.core.draft import Draft
 from dalsegno.streams.core.effects import recovery_key
 from dalsegno.streams.core.escalating import ask_for_fields, wait_for_fields
@@ -210,9 +211,11 @@ def _post(draft: Draft, place: int, row: StepRow, fields: tuple[str, ...]) -> No
         context_schema=head.context_schema,
         context_schema_version=head.context_schema_version,
         form=form(draft, fields),
+        field_versions=of_fields(head, reads),
     )
     size = _FRAME_BYTES + len(handoff.inputs) + utf8_bytes(handoff.goal)
     size += sum(map(utf8_bytes, fields)) + form_bytes(handoff.form)
+    size += versions_bytes(head, reads)
     if size > policy.dispatch_bytes_max:
         # No queue takes it: a person has the fields, or a place where they can be found.
         row.due_ms = _ask(draft, place, row, fields)

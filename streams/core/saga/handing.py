@@ -17,7 +17,8 @@ from dalsegno.streams.core.saga.state import Undoes
 class Taking(msgspec.Struct, frozen=True, gc=False):
     """`step` is taken back: its effects, and what the context holds of what it may write.
 
-    `wrote` is a MessagePack map. `known`: how much is known of the effects (see `Undoes`).
+    `wrote` is a MessagePack map of `fields`. `known`: how much is known of the effects (see
+    `Undoes`).
     """
 
     place: int
@@ -26,6 +27,7 @@ class Taking(msgspec.Struct, frozen=True, gc=False):
     effects: tuple[UndoEntry, ...]
     wrote: bytes
     known: int
+    fields: tuple[str, ...] = ()
 
     @property
     def bytes(self) -> int:
@@ -71,4 +73,5 @@ def what_to_take_back(draft: Draft, by: int, row: StepRow) -> Taking:
         entries,
         context.pack(fields) if fields else b"",
         known_of(effects, ats),
+        tuple(fields),
     )

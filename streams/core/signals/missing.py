@@ -91,7 +91,7 @@ _OURS: Final = frozenset({StallSuspected.__name__})
 _GAVE_NO_RETURN: Final = frozenset({"timer:timeout", StallSuspected.__name__})
 _NOBODY_ANSWERED: Final = "timer:answer_by"
 _DECISION: Final = DecisionMade.__name__
-_NO_WORKER: Final = "no_compatible_worker"
+_NO_WORKER: Final = frozenset({"no_compatible_worker", "version_mismatch"})
 # These are asked by the plan's own word: that is no trouble.
 _PLANNED: Final = frozenset({APPROVAL, GATE})
 
@@ -117,8 +117,8 @@ def of_transition(transition: Transition, event: object) -> Iterator[Finding]:
     if isinstance(event, StepFailed):
         yield _of_failure(transition, event)
     elif isinstance(event, StepReleased):
-        if event.reason == _NO_WORKER:
-            yield _found(Missing.VERSION, transition, "released", event.reason)
+        if event.reason in _NO_WORKER:
+            yield _found(Missing.VERSION, transition, event.reason, event.detail)
     elif isinstance(event, StepCompleted):
         if not _completes(transition):
             yield _found(Missing.RETURN, transition, transition.reason, transition.detail)

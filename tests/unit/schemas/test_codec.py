@@ -166,6 +166,7 @@ PIECES = {
     "run_id": b"\x0arun-1", "source": b"\0", "sent_at_ms": b"\0", "reply_to": b"\0",
     "step": b"\x0ascore", "epoch": b"\6", "attempt": b"\0", "ops": b"\2\x90",
     "expected_run_version": b"\0", "risk_flags": b"\0", "progress": b"\0",
+    "context_schema_version": b"\0",
 }  # fmt: skip
 
 
