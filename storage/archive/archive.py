@@ -1,8 +1,8 @@
 """The archive of a bucket: segments, and a manifest beside each.
 
 A segment is in the archive once its manifest is: the segment is put, read back and compared by its
-digest, and only then the manifest follows. A segment without one is what a crash left; `orphans`
-finds it. Names carry the digest of what they hold: two owners never write one name with different
+digest, and only then the manifest follows. A segment without one is what a crash left; `sweep`
+removes it. Names carry the digest of what they hold: two owners never write one name with different
 bytes.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -26,7 +26,6 @@ from dalsegno.storage.archive.segment import (
 )
 
 MANIFEST_BYTES_MAX: Final = 16 << 20
-ORPHAN_AGE_MS: Final = 24 * 3_600_000
 _SEGMENTS: Final = "segments/"
 _MANIFESTS: Final = "manifests/"
 _DIGEST_CHARS: Final = 16
@@ -53,6 +52,13 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     run_ids: dict[str, int]
 
 
+class Held(NamedTuple):
+    """Names of segments and of manifests in a bucket, each with when it was put, by its clock."""
+
+    segments: Mapping[str, int]
+    manifests: Mapping[str, int]
+
+
 _pack: Final = msgspec.msgpack.Encoder().encode
 _unpack: Final = msgspec.msgpack.Decoder(Manifest).decode
 
@@ -72,13 +78,25 @@ class Archive:
         digest = hashlib.sha256(segment).digest()
         index = read_index("(new)", len(segment), lambda first, size: segment[first : first + size])
         name = _name(index, digest)
-        key = self._prefix + _SEGMENTS + name
-        self._objects.put(key, segment)
-        if hashlib.sha256(self._objects.get(key)).digest() != digest:
-            raise ArchiveError(Trouble.DAMAGED, key, "what came back is not what was put")
+        self._put_whole(self._prefix + _SEGMENTS + name, segment)
         manifest = _manifest(name, digest, len(segment), index)
-        self._objects.put(self._prefix + _MANIFESTS + name, _pack(manifest))
+        self._put_whole(self._prefix + _MANIFESTS + name, _pack(manifest))
         return manifest
+
+    def _put_whole(self, key: str, data: bytes) -> None:
+        """Put it and read it back. Other bytes under its name, which carries its digest, are what
+        the store made of a try before this one: they are replaced.
+        """
+        try:
+            self._objects.put(key, data)
+        except ArchiveError as error:
+            if error.trouble is not Trouble.EXISTS:
+                raise
+            for failed in self._objects.delete([key]).values():
+                raise failed from error
+            self._objects.put(key, data)
+        if self._objects.get(key) != data:
+            raise ArchiveError(Trouble.DAMAGED, key, "what came back is not what was put")
 
     def manifests(self, partition: int | None = None) -> Iterator[Manifest]:
         """By partition and offset. Raises `ArchiveError`, `SegmentCorrupt`."""
@@ -136,18 +154,17 @@ class Archive:
         if _manifest(manifest.segment, manifest.digest, len(data), index) != manifest:
             raise SegmentCorrupt(key, Damage.INDEX, "its manifest says other than its index")
 
-    def orphans(self, now_ms: int, age_ms: int = ORPHAN_AGE_MS) -> list[str]:
-        """Segments without a manifest, put so long ago that no owner is still at it."""
-        known = {
-            each.key.removeprefix(self._prefix + _MANIFESTS)
-            for each in self._objects.list(self._prefix + _MANIFESTS)
-        }
-        found: list[str] = []
-        for each in self._objects.list(self._prefix + _SEGMENTS):
-            name = each.key.removeprefix(self._prefix + _SEGMENTS)
-            if name not in known and now_ms - each.at_ms >= age_ms:
-                found.append(name)
-        return found
+    def held(self, partition: int) -> Held:
+        """What the bucket has of a partition. Raises `ArchiveError`."""
+        part = f"{partition:05d}/"
+        segments, manifests = (
+            {
+                each.key.removeprefix(self._prefix + kind): each.at_ms
+                for each in self._objects.list(self._prefix + kind + part)
+            }
+            for kind in (_SEGMENTS, _MANIFESTS)
+        )
+        return Held(segments, manifests)
 
     def delete(self, segments: Sequence[str]) -> Mapping[str, ArchiveError]:
         """Take segments out: manifests first, so that nothing listed is ever missing."""
@@ -176,6 +193,14 @@ class _Reader:
 def _name(index: Index, digest: bytes) -> str:
     first, last = _span(index)
     return f"{index.partition:05d}/{first:020d}-{last:020d}-{digest.hex()[:_DIGEST_CHARS]}"
+
+
+def offsets_of(segment: str) -> tuple[int, int] | None:
+    """First and last offset, as the name of a segment says; None if it is no such name."""
+    parts = segment.rpartition("/")[2].split("-")
+    if len(parts) != 3 or not (parts[0].isdecimal() and parts[1].isdecimal()):
+        return None
+    return int(parts[0]), int(parts[1])
 
 
 def _span(index: Index) -> tuple[int, int]:

@@ -7,6 +7,7 @@ is: what is not archived yet is counted, and an alert tells when it grows old.
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from typing import Final
 
@@ -19,8 +20,9 @@ from dalsegno.storage.archive.archive import Archive, Manifest
 from dalsegno.storage.archive.objects import ArchiveError
 from dalsegno.storage.archive.s3 import S3Objects
 from dalsegno.storage.archive.segment import SegmentCorrupt
+from dalsegno.streams.agents.archive_sweep import Sweep
 from dalsegno.streams.core.partition import Partition
-from dalsegno.streams.engine import metrics_catalogue as catalogue
+from dalsegno.streams.engine import metrics_archive
 from dalsegno.streams.engine.archiving import Segmenter, Wanted
 from dalsegno.streams.engine.daemon import in_daemon_thread
 from dalsegno.streams.engine.errors import OutcomeUnknownError, RestoreError
@@ -59,20 +61,20 @@ class Archiver:
         """By partition: since when its archive has stood at this offset."""
         self._more: dict[int, int] = {}
         """By partition: from where on it is behind; that is not waited with."""
-        self._confirmed: dict[int, int] = {}
-        """By partition: where our own last word stands. It alone is nothing to archive."""
-        self._pause_s = 0.0
+        self._sweep = Sweep(archive, self._settings.archive, self._metrics)
+        self._bound_s = 0.0
+        self._jitter = random.random
 
     async def run(self) -> None:
         """For ever."""
         while True:
             await self.turn()
-            await asyncio.sleep(self._pause_s or _LOOK_S)
+            await asyncio.sleep(self._bound_s * (1 + self._jitter()) / 2 or _LOOK_S)
 
     async def turn(self) -> None:
         """One segment for each partition that is due."""
         tasks = list(self._ownership.tasks.values())
-        self._metrics.clear(catalogue.ARCHIVE_AGE)
+        self._metrics.clear(metrics_archive.ARCHIVE_AGE)
         due = [(task, wanted) for task in tasks if (wanted := self._due(task)) is not None]
         for task, wanted in due:
             try:
@@ -83,13 +85,20 @@ class Archiver:
                 if manifest is not None:
                     await self._confirm(task, manifest, wanted.end)
             except (ArchiveError, SegmentCorrupt) as error:
-                self._failed(wanted, error)
+                self._failed(wanted.partition, error)
                 return
             except (KafkaException, RestoreError, OutcomeUnknownError) as error:
                 log.info("archiving waits for Kafka", partition=wanted.partition, error=str(error))
-                self._pause_s = _PAUSE_FIRST_S
+                self._bound_s = _PAUSE_FIRST_S
                 return
-        self._pause_s = 0.0
+        for task in tasks:
+            if isinstance(task.fold, Partition) and task.state in RUNNING:
+                try:
+                    await self._sweep.turn(task.number, task.fold.archived_to)
+                except (ArchiveError, SegmentCorrupt) as error:
+                    self._failed(task.number, error)
+                    return
+        self._bound_s = 0.0
 
     def _due(self, task: PartitionTask) -> Wanted | None:
         """What is to be archived now, if it has waited long enough.
@@ -99,16 +108,16 @@ class Archiver:
         fold, number = task.fold, task.number
         if not isinstance(fold, Partition) or task.state not in RUNNING:
             return None
-        first, end = fold.archived_to, self._saved_to(number)
+        first, end = task.archive.archived_to(fold), self._saved_to(number)
         now_s, interval_s = time.monotonic(), self._settings.archive.interval_ms / 1_000
-        nothing = end <= first or (end == first + 1 and self._confirmed.get(number) == first)
+        nothing = end <= first or (end == first + 1 and task.archive.is_ours(fold, first))
         known = self._since.get(number)
         if known is None:
             known = self._since[number] = (first, now_s - interval_s)
         elif nothing or known[0] != first:
             known = self._since[number] = (first, now_s)
         waited_s = 0.0 if nothing else now_s - known[1]
-        self._metrics.gauge(catalogue.ARCHIVE_AGE, waited_s, partition=str(number))
+        self._metrics.gauge(metrics_archive.ARCHIVE_AGE, waited_s, partition=str(number))
         if nothing or (waited_s < interval_s and self._more.get(number) != first):
             return None
         return Wanted(number, first, end)
@@ -129,24 +138,22 @@ class Archiver:
             last_offset=manifest.last_offset,
         )
         appended = await task.append_control(event)
-        self._confirmed[number] = appended.offset
-        # Until the fold has read it, the same events are not archived once more.
-        self._since[number] = (manifest.first_offset, time.monotonic())
+        task.archive.said(appended.offset, manifest.last_offset + 1)
         if manifest.last_offset + 1 < end:
             self._more[number] = manifest.last_offset + 1
         else:
             self._more.pop(number, None)
-        self._metrics.count(catalogue.ARCHIVE_SEGMENTS)
-        self._metrics.count(catalogue.ARCHIVE_BYTES, manifest.size)
+        self._metrics.count(metrics_archive.ARCHIVE_SEGMENTS)
+        self._metrics.count(metrics_archive.ARCHIVE_BYTES, manifest.size)
         log.info(
             "archived", partition=number, segment=manifest.segment,
             records=manifest.records, bytes=manifest.size,
         )  # fmt: skip
 
-    def _failed(self, wanted: Wanted, error: ArchiveError | SegmentCorrupt) -> None:
+    def _failed(self, partition: int, error: ArchiveError | SegmentCorrupt) -> None:
         trouble = error.trouble if isinstance(error, ArchiveError) else "damaged"
-        self._metrics.count(catalogue.ARCHIVE_FAILURES, trouble=str(trouble))
-        self._pause_s = min(_PAUSE_MAX_S, 2 * self._pause_s or _PAUSE_FIRST_S)
+        self._metrics.count(metrics_archive.ARCHIVE_FAILURES, trouble=str(trouble))
+        self._bound_s = min(_PAUSE_MAX_S, 2 * self._bound_s or _PAUSE_FIRST_S)
         log.warning(
-            "not archived", partition=wanted.partition, error=str(error), again_in_s=self._pause_s
+            "not archived", partition=partition, error=str(error), again_within_s=self._bound_s
         )

@@ -35,6 +35,17 @@ class ArchiveSettings(BaseSettings):
         default=300_000, ge=100, description="how old an event is when it is archived"
     )
     segment_bytes: int = Field(default=32 << 20, ge=1 << 16, le=128 << 20)
+    backlog_events: int = Field(
+        default=5_000_000,
+        ge=1,
+        description="of a partition that are not archived: at so many it reads no further",
+    )
+    sweep_interval_ms: int = Field(
+        default=6 * 3_600_000, ge=100, description="between two looks for what nobody needs"
+    )
+    orphan_age_ms: int = Field(
+        default=24 * 3_600_000, ge=0, description="what is younger is left alone by the sweep"
+    )
 
     @property
     def enabled(self) -> bool:

@@ -9,16 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from dalsegno.storage.archive.archive import Archive, Manifest
+import structlog
+
+from dalsegno.storage.archive.archive import Archive, Manifest, offsets_of
 from dalsegno.storage.archive.objects import ArchiveError, Trouble
 from dalsegno.storage.archive.records import Kept, pack_records, unpack_records
-from dalsegno.storage.archive.segment import Kind, SegmentWriter
+from dalsegno.storage.archive.segment import Kind, SegmentCorrupt, SegmentWriter
 from dalsegno.streams.core.sequence import Sequence
 from dalsegno.streams.engine.header_names import LenientHeaders
 from dalsegno.streams.engine.logread import LogReader
 from dalsegno.streams.engine.raw import RawEvent, raw_event
 from dalsegno.streams.engine.restore import sequence_of
 from dalsegno.streams.engine.settings import EngineSettings
+
+log = structlog.get_logger(__name__)
 
 BLOCK_BYTES: Final = 4 << 20
 """Records are packed and compressed so many at a time."""
@@ -82,24 +86,41 @@ class Segmenter:
         if not events.count:
             return None
         begin = self._transitions_from(reader, number, wanted.first)
-        passed = self._add_transitions(writer, reader, number, begin, events.last_offset)
+        passed = self._add_transitions(
+            writer, reader, number, begin, (wanted.first, events.last_offset)
+        )
         return writer.finish(events.last_ms, passed)
 
     def _transitions_from(self, reader: LogReader, partition: int, first: int) -> int:
         """Where the transitions of event `first` begin: the last segment says so."""
         known = self._transitions.get(partition)
         if known is None or known[0] != first:
-            known = (first, 0)
-            for manifest in self._archive.manifests(partition):
-                if manifest.last_offset + 1 == first:
-                    known = (first, manifest.transitions_to)
+            known = (first, max(self._ends_of_segments(partition, first), default=0))
         low, _ = reader.bounds(self._settings.topics.transitions, partition)
         return max(low, known[1])
 
+    def _ends_of_segments(self, partition: int, first: int) -> Iterator[int]:
+        """Where those before event `first` end with their transitions. One that cannot be read
+        says nothing: then transitions are looked for from further back.
+        """
+        for name in self._archive.held(partition).manifests:
+            offsets = offsets_of(name)
+            if offsets is None or offsets[1] + 1 != first:
+                continue
+            try:
+                yield self._archive.manifest(name).transitions_to
+            except SegmentCorrupt as error:
+                log.warning("a manifest is damaged", partition=partition, error=str(error))
+
     def _add_transitions(
-        self, writer: SegmentWriter, reader: LogReader, partition: int, begin: int, last: int
+        self,
+        writer: SegmentWriter,
+        reader: LogReader,
+        partition: int,
+        begin: int,
+        events: tuple[int, int],
     ) -> int:
-        """Transitions of events up to offset `last`; returns where those of the next begin."""
+        """Transitions of the events between two offsets; returns where those of the next begin."""
         blocks = _Blocks(writer, Kind.TRANSITIONS)
         passed = begin
         newest: Sequence | None = None
@@ -107,9 +128,11 @@ class Segmenter:
             sequence = sequence_of(message.headers())
             if sequence is None:
                 continue
-            if sequence.offset > last:
+            if sequence.offset > events[1]:
                 break
             passed = (message.offset() or 0) + 1
+            if sequence.offset < events[0]:
+                continue
             if newest is None or sequence > newest:  # what is put out again is the same again
                 newest = sequence
                 blocks.add(_kept(raw_event(message, self._lenient)))

@@ -10,8 +10,8 @@ from dalsegno.schemas.outputs import Outcome
 from dalsegno.streams.core.faultpoint.actors import FaultPoints
 from dalsegno.streams.core.faultpoint.point import Phase
 from dalsegno.streams.core.partition import Partition
+from dalsegno.streams.engine import metrics_archive, metrics_warm
 from dalsegno.streams.engine import metrics_catalogue as catalogue
-from dalsegno.streams.engine import metrics_warm
 from dalsegno.streams.engine.metrics import EngineMetrics
 from dalsegno.streams.engine.monitor import MonitorFigures
 from dalsegno.streams.engine.ownership import Ownership
@@ -48,6 +48,8 @@ _PER_PARTITION = (
     metrics_warm.WARM_DISK,
     metrics_warm.WARM_UNSAVED,
     metrics_warm.WARM_STALLED,
+    metrics_archive.ARCHIVE_BACKLOG,
+    metrics_archive.ARCHIVE_HOLDS,
 )
 _POINTS_MAX = 200
 """Fault points that metrics tell apart: those that are not healthy, the first of them by name."""
@@ -88,6 +90,8 @@ def _partition(metrics: EngineMetrics, task: PartitionTask) -> None:
     age_s = checkpointer.unsaved_s(now_s)
     metrics.gauge(catalogue.CHECKPOINT_AGE, age_s, partition=partition)
     metrics.gauge(catalogue.RUNS_OPEN, fold.open_runs, partition=partition)
+    metrics.gauge(metrics_archive.ARCHIVE_BACKLOG, task.archive.backlog(fold), partition=partition)
+    metrics.gauge(metrics_archive.ARCHIVE_HOLDS, task.archive.full(fold), partition=partition)
     if isinstance(fold, Partition):
         _recovery(metrics, partition, fold)
     if task.warm is not None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from dalsegno.streams.engine import metrics_warm
+from dalsegno.streams.engine import metrics_archive, metrics_warm
 from dalsegno.streams.engine.metric import SECONDS as _SECONDS
 from dalsegno.streams.engine.metric import Kind, Metric
 
@@ -32,6 +32,7 @@ LABELS: Final = {
     "phase": "of a fault point: open, half_open, ramping",
     "webhook": "name of a target that the policy lists: at most 16",
     "result": "of an attempt: delivered, trouble, refused, gone, error",
+    "what": "kind of segment: unfinished (a crash left it), superseded (another owner's counts)",
     "trouble": "kind of failure of the archive's store: unreachable, slow, denied, damaged, …",
     "held_by": "what holds a step: freeze, fault point, turn",
     "flow": f"name of a flow; at most {FLOWS_MAX}, then `other`",
@@ -297,24 +298,6 @@ RECONCILER_FAILURES: Final = Metric(
     Kind.COUNTER,
     "Walks over a partition's runs that ended with an error.",
 )
-ARCHIVE_AGE: Final = Metric(
-    "dalsegno_archive_age_seconds",
-    Kind.GAUGE,
-    "Since when events of the partition wait to be archived; 0 when all are, or nothing archives.",
-    ("partition",),
-)
-ARCHIVE_SEGMENTS: Final = Metric(
-    "dalsegno_archive_segments_total", Kind.COUNTER, "Segments that were archived and confirmed."
-)
-ARCHIVE_BYTES: Final = Metric(
-    "dalsegno_archive_bytes_total", Kind.COUNTER, "Bytes of those segments."
-)
-ARCHIVE_FAILURES: Final = Metric(
-    "dalsegno_archive_failures_total",
-    Kind.COUNTER,
-    "Segments that were not archived at a try, by what was wrong with the store.",
-    ("trouble",),
-)
 SERVICE_FAILURES: Final = Metric(
     "dalsegno_service_failures_total",
     Kind.COUNTER,
@@ -369,6 +352,10 @@ GROUP_SILENCE: Final = Metric(
 
 CATALOGUE: Final = tuple(
     value
-    for value in [*globals().values(), *vars(metrics_warm).values()]
+    for value in [
+        *globals().values(),
+        *vars(metrics_archive).values(),
+        *vars(metrics_warm).values(),
+    ]
     if isinstance(value, Metric)
 )

@@ -19,6 +19,7 @@ from dalsegno.streams.core.controls import RulesUnknown
 from dalsegno.streams.core.state_codec import StateCorrupt
 from dalsegno.streams.core.warm import WarmLost
 from dalsegno.streams.engine.applying import Applying
+from dalsegno.streams.engine.archive_bound import ArchiveBound
 from dalsegno.streams.engine.batch import Batch, Wanted
 from dalsegno.streams.engine.checkpoint import CheckpointDone, Checkpointer
 from dalsegno.streams.engine.context import EngineContext, PartitionActor
@@ -86,12 +87,11 @@ class PartitionTask:
         self._outputs: Outputs | None = None
         self._checkpointer: Checkpointer | None = None
         self.warm: WarmPartition | None = None
+        self.archive = ArchiveBound(context.settings.archive, self._moved)
         self._reader = EventReader(context.intake, number)
         self._next_fetch = 0
-        self._end_offset = 0
-        self._end_seen = 0
-        self._end_seen_s = 0.0
-        self._caught_up_s = 0.0
+        self._end_offset = self._end_seen = 0
+        self._end_seen_s = self._caught_up_s = 0.0
         self._last_at_ms = 0
 
     async def open(self) -> None:
@@ -114,12 +114,11 @@ class PartitionTask:
         self._producer, fold = opened.producer, opened.fold
         self.warm = open_side(context.warm, self.number, opened, self._fail)
         lanes = {lane: context.pool.acquire(lane) for lane in (FAST_LANE, RECORD_LANE)}
-        layout = context.layout
         encoder = Encoder(
             settings.topics,
             self.number,
-            layout.counts,
-            size_max=layout.size_of,
+            context.layout.counts,
+            size_max=context.layout.size_of,
             encode=encode,
             omitted=context.metrics.output_omitted,
             sign=lambda topic, partition, value: settings.keyring.sign(
@@ -246,11 +245,13 @@ class PartitionTask:
         return self._fold, self._outputs, self._checkpointer
 
     def _moved(self) -> None:
-        """Something was acknowledged or committed: go on if that brought us below the bounds."""
+        """Something was acknowledged, committed or archived: go on if we are below the bounds."""
         if self.state is not TaskState.STALLED:
             return
-        _, outputs, checkpointer = self._open_parts()
+        fold, outputs, checkpointer = self._open_parts()
         if outputs.unacked > self._context.settings.unacked_outputs_max or checkpointer.full:
+            return
+        if self.archive.full(fold):
             return
         self.state = TaskState.READY
         self._context.joined().wake()
@@ -345,8 +346,7 @@ class PartitionTask:
         self.ticket += 1
         if self._checkpointer is None or self.state not in RUNNING:
             return
-        settled = await self._checkpointer.settle(timeout_s)
-        if not settled:
+        if not await self._checkpointer.settle(timeout_s):
             log.warning("final checkpoint not in time", partition=self.number)
         if self.state is TaskState.BUSY:  # the batch was dropped: its ticket is void
             self.state = TaskState.READY

@@ -10,6 +10,7 @@ from tests.unit.core.log import START_MS, Log, chain, handoffs
 from dalsegno.schemas.control import RulesChanged
 from dalsegno.schemas.events import FailureType, StepFailed
 from dalsegno.streams.core.partition import Partition
+from dalsegno.streams.engine.archive_settings import ArchiveSettings
 from dalsegno.streams.engine.batch import Batch, Stream
 from dalsegno.streams.engine.checkpoint import Checkpointer
 from dalsegno.streams.engine.task import PartitionTask, TaskState
@@ -74,6 +75,7 @@ def _task(fold: Partition, event: object, fence: Fence) -> PartitionTask:
             signals=SimpleNamespace(outputs=None),
         ),
         clock=asyncio.get_running_loop().time,
+        settings=SimpleNamespace(archive=ArchiveSettings()),
     )
     task = PartitionTask(context, 0, lambda _task, _error: None, asyncio.Semaphore(1))  # type: ignore[arg-type]
     task._fold = fold

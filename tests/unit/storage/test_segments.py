@@ -184,29 +184,33 @@ def test_a_store_that_lies_archives_nothing() -> None:
     assert [each.key for each in objects.list("prod/manifests/")] == []
 
 
-@pytest.mark.parametrize("requests", [0, 1, 2])
+@pytest.mark.parametrize("requests", [0, 1, 2, 3])
 def test_a_crash_leaves_an_orphan_at_most_and_the_next_try_is_whole(requests: int) -> None:
     objects = Dying(requests)
     made = Archive(objects, "prod")
     with pytest.raises(ArchiveError):
         made.put(DATA)
-    assert list(made.manifests()) == []
-    assert len(made.orphans(0, 0)) == min(1, requests)
+    held = made.held(3)
+    assert (len(held.segments), len(held.manifests)) == (min(1, requests), requests // 3)
     objects.left = 100
     made.put(DATA)
-    assert len(list(made.manifests())) == 1
-    assert made.orphans(0, 0) == []
+    held = made.held(3)
+    assert held.segments.keys() == held.manifests.keys()
+    assert len(held.manifests) == 1
 
 
-def test_orphans_are_found_when_nobody_can_be_at_them_any_more() -> None:
-    objects = MemoryObjects(lambda: 1_000)
+@pytest.mark.parametrize("kind", ["segments", "manifests"])
+def test_what_the_store_made_of_an_earlier_try_is_replaced(kind: str) -> None:
+    objects = MemoryObjects()
     made = Archive(objects, "prod")
     manifest = made.put(DATA)
-    objects.delete([f"prod/manifests/{manifest.segment}"])
-    assert made.orphans(1_500, age_ms=1_000) == []
-    assert made.orphans(2_000, age_ms=1_000) == [manifest.segment]
-    assert made.delete([manifest.segment]) == {}
-    assert list(objects.list("")) == []
+    key = f"prod/{kind}/{manifest.segment}"
+    whole = objects.get(key)
+    objects.delete([key])
+    objects.put(key, whole[: len(whole) // 2])
+    assert made.put(DATA) == manifest
+    assert objects.get(key) == whole
+    made.verify(manifest)
 
 
 def test_what_is_listed_is_never_missing_while_it_is_deleted() -> None:

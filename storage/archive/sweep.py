@@ -1,0 +1,74 @@
+"""What a bucket has of a partition and nobody needs: left by a crash, or by two owners at once.
+
+The log decides which segments count: each confirmed one begins where the one before it ended. So
+below the confirmed end everything is settled, and only there anything is removed:
+
+1. a segment without a manifest, which a crash between the two left;
+2. a segment of events on no unbroken way to the confirmed end: another owner's was confirmed.
+
+Where two segments hold the same events, either may be the one that was confirmed: both stay. Where
+no unbroken way leads to the end, something is missing, and nothing is removed. What holds states of
+runs is not judged here. Ages are told by the bucket's own clock, from the newest object in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from dalsegno.storage.archive.archive import Archive, offsets_of
+
+
+class Superfluous(NamedTuple):
+    """Names of segments. `broken`: nothing can be said, since the confirmed chain has a gap."""
+
+    unfinished: tuple[str, ...] = ()
+    superseded: tuple[str, ...] = ()
+    broken: bool = False
+
+
+def superfluous(archive: Archive, partition: int, archived_to: int, age_ms: int) -> Superfluous:
+    """What may go of a partition whose log has confirmed the events below `archived_to`.
+
+    `age_ms`: younger objects stay. Raises `ArchiveError`, `SegmentCorrupt`.
+    """
+    held = archive.held(partition)
+    newest_ms = max((*held.segments.values(), *held.manifests.values()), default=0)
+
+    def settled(name: str, put_ms: int) -> bool:
+        offsets = offsets_of(name)
+        return offsets is not None and offsets[1] < archived_to and newest_ms - put_ms >= age_ms
+
+    old = [name for name, put_ms in held.manifests.items() if settled(name, put_ms)]
+    counting = _on_the_way(held.manifests, archived_to)
+    if archived_to and not counting:
+        return Superfluous(broken=True)
+    unfinished = tuple(
+        name
+        for name, put_ms in held.segments.items()
+        if name not in held.manifests and settled(name, put_ms)
+    )
+    superseded = tuple(
+        name for name in old if name not in counting and not archive.manifest(name).run_ids
+    )
+    return Superfluous(unfinished, superseded)
+
+
+def _on_the_way(names: Iterable[str], archived_to: int) -> frozenset[str]:
+    """Segments that an unbroken row leads through, from the first event of all to the confirmed
+    end: the topic may have lost its beginning before it was archived.
+    """
+    spans: Mapping[str, tuple[int, int]] = {
+        name: offsets for name in names if (offsets := offsets_of(name)) is not None
+    }
+    leads_on = {archived_to}
+    for first, last in sorted(spans.values(), reverse=True):
+        if last + 1 in leads_on:
+            leads_on.add(first)
+    reached = {min(first for first, _ in spans.values())} if spans else set()
+    found: set[str] = set()
+    for name, (first, last) in sorted(spans.items(), key=lambda each: each[1]):
+        if first in reached and first in leads_on and last + 1 in leads_on:
+            reached.add(last + 1)
+            found.add(name)
+    return frozenset(found)

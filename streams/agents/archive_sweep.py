@@ -1,0 +1,54 @@
+"""The archiver's sweep: what nobody needs leaves the bucket, a partition at a time."""
+
+from __future__ import annotations
+
+import time
+
+import structlog
+
+from dalsegno.storage.archive.archive import Archive
+from dalsegno.storage.archive.sweep import superfluous
+from dalsegno.streams.engine import metrics_archive
+from dalsegno.streams.engine.archive_settings import ArchiveSettings
+from dalsegno.streams.engine.daemon import in_daemon_thread
+from dalsegno.streams.engine.metrics import EngineMetrics
+
+log = structlog.get_logger(__name__)
+
+
+class Sweep:
+    """By the owner of a partition, between two segments."""
+
+    def __init__(self, archive: Archive, settings: ArchiveSettings, metrics: EngineMetrics) -> None:
+        self._archive = archive
+        self._settings = settings
+        self._metrics = metrics
+        self._next_s: dict[int, float] = {}
+
+    async def turn(self, partition: int, archived_to: int) -> None:
+        """Sweep the partition if it is due. Raises `ArchiveError`, `SegmentCorrupt`."""
+        now_s = time.monotonic()
+        if not archived_to or now_s < self._next_s.get(partition, 0.0):
+            return
+        self._next_s[partition] = now_s + self._settings.sweep_interval_ms / 1_000
+        await in_daemon_thread(lambda: self._sweep(partition, archived_to), f"sweep-{partition}")
+
+    def _sweep(self, partition: int, archived_to: int) -> None:
+        found = superfluous(self._archive, partition, archived_to, self._settings.orphan_age_ms)
+        if found.broken:
+            log.error(
+                "the archive has a gap below what the log confirmed: nothing is swept",
+                partition=partition,
+                archived_to=archived_to,
+            )
+            self._metrics.count(metrics_archive.ARCHIVE_FAILURES, trouble="missing")
+        for what, names in (("unfinished", found.unfinished), ("superseded", found.superseded)):
+            if not names:
+                continue
+            failed = self._archive.delete(names)
+            for error in failed.values():
+                self._metrics.count(metrics_archive.ARCHIVE_FAILURES, trouble=str(error.trouble))
+                log.warning("not swept", partition=partition, error=str(error))
+            gone = len(names) - len(failed)
+            self._metrics.count(metrics_archive.ARCHIVE_SWEPT, gone, what=what)
+            log.info("swept", partition=partition, what=what, segments=gone)
