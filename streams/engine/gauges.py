@@ -12,11 +12,11 @@ from dalsegno.streams.core.faultpoint.point import Phase
 from dalsegno.streams.core.partition import Partition
 from dalsegno.streams.engine import metrics_archive, metrics_warm
 from dalsegno.streams.engine import metrics_catalogue as catalogue
+from dalsegno.streams.engine.beside import Beside
 from dalsegno.streams.engine.metrics import EngineMetrics
 from dalsegno.streams.engine.monitor import MonitorFigures
 from dalsegno.streams.engine.ownership import Ownership
 from dalsegno.streams.engine.task import RUNNING, PartitionTask, TaskState
-from dalsegno.streams.engine.warm_partition import WarmPartition
 
 _PER_PARTITION = (
     catalogue.OUTCOMES,
@@ -103,7 +103,7 @@ def _partition(metrics: EngineMetrics, task: PartitionTask) -> None:
         _fault_points(metrics, partition, task.actor.fold)
 
 
-def _warm(metrics: EngineMetrics, partition: str, warm: WarmPartition) -> None:
+def _warm(metrics: EngineMetrics, partition: str, warm: Beside) -> None:
     stat = warm.stat()
     for metric, value in (
         (metrics_warm.WARM_BYTES, warm.bytes_held),

@@ -12,6 +12,11 @@ WARM_BYTES: Final = Metric(
     "What the runs in memory take, estimated; only with a data folder.",
     ("partition",),
 )
+MEMORY_FULL: Final = Metric(
+    "dalsegno_memory_full",
+    Kind.GAUGE,
+    "1 while no events are taken, since runs that cannot leave memory are over its hard bound.",
+)
 WARM_RUNS: Final = Metric(
     "dalsegno_warm_runs",
     Kind.GAUGE,

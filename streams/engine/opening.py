@@ -13,8 +13,8 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from dalsegno import __version__
 from dalsegno.schemas.codec import encode
@@ -25,7 +25,11 @@ from dalsegno.streams.core.controls import RULES_KNOWN
 from dalsegno.streams.core.sequence import Sequence
 from dalsegno.streams.core.state_codec import StateCorrupt
 from dalsegno.streams.engine.context import EngineContext
-from dalsegno.streams.engine.errors import PartitionStoppedError, PositionLostError
+from dalsegno.streams.engine.errors import (
+    OutcomeUnknownError,
+    PartitionStoppedError,
+    PositionLostError,
+)
 from dalsegno.streams.engine.fence import FencedProducer
 from dalsegno.streams.engine.fold import Fold
 from dalsegno.streams.engine.restore import (
@@ -35,19 +39,20 @@ from dalsegno.streams.engine.restore import (
     RestoreProgress,
     restore,
 )
-from dalsegno.streams.engine.sinks import PartsSink, StoreSink
+from dalsegno.streams.engine.sinks import UNPACKED, PartsSink, StoreSink
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
     """A partition that is ours: its state at X, its fence, and what its output topics already
-    have.
+    have. `sizes`: of its parts, where they are all in memory.
     """
 
     fold: Fold
     producer: FencedProducer
     marks: dict[str, Sequence]
     store: WarmStore | None = None
+    sizes: Mapping[bytes, int] = field(default_factory=dict)
 
 
 def start_position(
@@ -131,8 +136,9 @@ class Opening:
             await producer.close()
             await asyncio.shield(asyncio.to_thread(self._give_up, error))
             raise
-        store = self._sink.store if isinstance(self._sink, StoreSink) else None
-        return Opened(fold, producer, restored.marks, store)
+        if isinstance(self._sink, StoreSink):
+            return Opened(fold, producer, restored.marks, self._sink.store)
+        return Opened(fold, producer, restored.marks, sizes=self._sink.sizes())
 
     def _give_up(self, error: BaseException) -> None:
         if isinstance(self._sink, StoreSink):
@@ -158,20 +164,23 @@ class Opening:
         job = RestoreJob(
             self._partition, self._claim_id, topics.events, topics.runs_changelog, channels
         )
+        why: StoreError | None = None
         for sink in self._sinks():
             self._sink = sink
             try:
                 return await asyncio.to_thread(restore, context.settings, job, self.progress, sink)
             except StoreError as error:
+                why = error
                 await asyncio.to_thread(self._give_up, error)
-        raise AssertionError("the last sink is memory")
+        raise OutcomeUnknownError(f"room for the partition: {why}")
 
     def _sinks(self) -> list[PartsSink | StoreSink]:
-        """A store that turns out damaged is made anew once; then all stays in memory."""
+        """A store that turns out damaged is made anew once; then all stays in memory, if it may."""
         warm = self._context.warm
         if warm is None:
             return [PartsSink()]
-        return [StoreSink(warm, self._partition), StoreSink(warm, self._partition), PartsSink()]
+        room = warm.room() // UNPACKED // self._context.settings.restores_at_once
+        return [StoreSink(warm, self._partition), StoreSink(warm, self._partition), PartsSink(room)]
 
     def _build(self) -> Fold:
         topic = self._context.settings.topics.events

@@ -83,6 +83,9 @@ class EngineSettings(BaseSettings):
     memory_bytes: int = Field(
         1 << 30, ge=1 << 16, description="what the runs in memory may take, with a data folder"
     )
+    memory_bytes_max: int = Field(
+        0, ge=0, description="above it no more events are taken; 0: twice `memory_bytes`"
+    )
     warm_cache_bytes: int = Field(64 << 20, ge=1 << 20, description="of all local databases")
     warm_buffer_bytes: int = Field(64 << 20, ge=1 << 20, description="of all local databases")
     warm_flush_ms: int = Field(10_000, ge=100, description="how much of it a crash may lose")
@@ -124,12 +127,19 @@ class EngineSettings(BaseSettings):
     def _check(self) -> Self:
         if self.heartbeat_interval_ms * 3 > self.session_timeout_ms:
             raise ValueError("session_timeout_ms must be at least three heartbeat intervals")
+        if 0 < self.memory_bytes_max < self.memory_bytes:
+            raise ValueError("memory_bytes_max is below memory_bytes")
         return self
 
     @property
     def topics(self) -> Topics:
         """The topic names under the prefix."""
         return Topics(self.prefix)
+
+    @property
+    def memory_bound(self) -> int:
+        """Bytes that may be kept in memory, of runs and of what waits for the local databases."""
+        return self.memory_bytes_max or 2 * self.memory_bytes
 
     @property
     def archive_prefix(self) -> str:

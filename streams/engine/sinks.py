@@ -8,12 +8,14 @@ from typing import Final, Protocol
 
 import structlog
 
-from dalsegno.storage.errors import StoreBusyError, StoreError, StoreLostError
+from dalsegno.storage.errors import StoreBusyError, StoreError, StoreFullError, StoreLostError
 from dalsegno.storage.warm import Place, WarmStore
 from dalsegno.streams.engine.warm_tier import WarmTier, now_ms
 
 log = structlog.get_logger(__name__)
 
+UNPACKED: Final = 4
+"""What a run takes in memory for each byte of its parts, as `benchmarks tiers` has it."""
 _BUSY_S: Final = 0.02
 Changes = Mapping[bytes, bytes | None]
 
@@ -32,10 +34,12 @@ class Sink(Protocol):
 
 
 class PartsSink:
-    """All parts in memory."""
+    """All parts in memory, at most `bytes_max` of them. Raises `StoreFullError`."""
 
-    def __init__(self) -> None:
+    def __init__(self, bytes_max: int | None = None) -> None:
         self.parts: dict[bytes, bytes] = {}
+        self._bytes_max = bytes_max
+        self._bytes = 0
 
     @property
     def empty(self) -> bool:
@@ -49,10 +53,20 @@ class PartsSink:
     def take(self, changes: Changes, position: int) -> None:  # noqa: ARG002 - the port's shape
         """Keep what is there."""
         for key, value in changes.items():
-            if value is None:
-                self.parts.pop(key, None)
-            else:
+            old = self.parts.pop(key, None)
+            self._bytes -= 0 if old is None else len(key) + len(old)
+            if value is not None:
                 self.parts[key] = value
+                self._bytes += len(key) + len(value)
+        if self._bytes_max is not None and self._bytes > self._bytes_max:
+            raise StoreFullError(
+                f"no database can be made, and {self._bytes} bytes of parts do not fit in memory: "
+                "make room on the disk of DALSEGNO_DATA_DIR"
+            )
+
+    def sizes(self) -> dict[bytes, int]:
+        """Of the parts, by key."""
+        return {key: len(key) + len(value) for key, value in self.parts.items()}
 
     def finish(self, position: int) -> None:
         """Nothing to do."""

@@ -21,6 +21,7 @@ from dalsegno.streams.core.warm import WarmLost
 from dalsegno.streams.engine.applying import Applying
 from dalsegno.streams.engine.archive_bound import ArchiveBound
 from dalsegno.streams.engine.batch import Batch, Wanted
+from dalsegno.streams.engine.beside import Beside, ahead, full, open_side, unread
 from dalsegno.streams.engine.checkpoint import CheckpointDone, Checkpointer
 from dalsegno.streams.engine.context import EngineContext, PartitionActor
 from dalsegno.streams.engine.encoding import Encoder
@@ -39,7 +40,6 @@ from dalsegno.streams.engine.reader import EventReader
 from dalsegno.streams.engine.restore import RestoreProgress
 from dalsegno.streams.engine.ticking import append_tick
 from dalsegno.streams.engine.ticks import TickPlan
-from dalsegno.streams.engine.warm_partition import WarmPartition, ahead, open_side, unread
 
 log = structlog.get_logger(__name__)
 
@@ -86,7 +86,7 @@ class PartitionTask:
         self._producer: FencedProducer | None = None
         self._outputs: Outputs | None = None
         self._checkpointer: Checkpointer | None = None
-        self.warm: WarmPartition | None = None
+        self.warm: Beside | None = None
         self.archive = ArchiveBound(context.settings.archive, self._moved)
         self._reader = EventReader(context.intake, number)
         self._next_fetch = 0
@@ -112,7 +112,7 @@ class PartitionTask:
     async def _start(self, opened: Opened) -> None:
         context, settings = self._context, self._context.settings
         self._producer, fold = opened.producer, opened.fold
-        self.warm = open_side(context.warm, self.number, opened, self._fail)
+        self.warm = open_side(context.warm, self.number, opened, self._fail, self._moved)
         lanes = {lane: context.pool.acquire(lane) for lane in (FAST_LANE, RECORD_LANE)}
         encoder = Encoder(
             settings.topics,
@@ -245,11 +245,12 @@ class PartitionTask:
         return self._fold, self._outputs, self._checkpointer
 
     def _moved(self) -> None:
-        """Something was acknowledged, committed or archived: go on if we are below the bounds."""
+        """Something was acknowledged, committed, archived or left memory: go on if we may."""
         if self.state is not TaskState.STALLED:
             return
         fold, outputs, checkpointer = self._open_parts()
-        if outputs.unacked > self._context.settings.unacked_outputs_max or checkpointer.full:
+        many = outputs.unacked > self._context.settings.unacked_outputs_max
+        if many or checkpointer.full or full(self.warm):
             return
         if self.archive.full(fold):
             return

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import structlog
@@ -22,8 +22,6 @@ from dalsegno.streams.core.partition import Partition
 from dalsegno.streams.core.warm import PackedRun, WarmLost
 from dalsegno.streams.engine import metrics_warm
 from dalsegno.streams.engine.batch import Batch
-from dalsegno.streams.engine.errors import EngineError, OutcomeUnknownError
-from dalsegno.streams.engine.opening import Opened
 from dalsegno.streams.engine.warm_tier import WarmTier, now_ms
 
 log = structlog.get_logger(__name__)
@@ -31,12 +29,14 @@ log = structlog.get_logger(__name__)
 _BUSY_S: Final = 0.05
 _FULL_FIRST_S: Final = 0.2
 _FULL_MAX_S: Final = 10.0
+_RECOVERS_S: Final = 10.0
+"""A database that was refused by its disk goes on by itself within this time, or never."""
 
 Parts = Sequence[tuple[bytes, bytes | None]]
 
 
 class WarmPartition:
-    """`lost` is called once, when the store cannot be believed any more."""
+    """`lost` is called once, when the store cannot be used any more; `moved` when runs left."""
 
     def __init__(
         self,
@@ -45,6 +45,8 @@ class WarmPartition:
         store: WarmStore,
         fold: Partition,
         lost: Callable[[WarmLost], None],
+        *,
+        moved: Callable[[], None] = lambda: None,
     ) -> None:
         self._tier = tier
         self._number = number
@@ -55,8 +57,11 @@ class WarmPartition:
         self._batch_end = 0
         self._turn = 0
         self._told_lost = lost
+        self.moved = moved
         self._fetching: asyncio.Task[None] | None = None
         self._pending: dict[bytes, bytes | None] = {}
+        self._pending_bytes = 0
+        self._disk_well_at: float | None = None
         self._place = store.place or Place(0, 0)
         self._number_pending = 0
         self._captured_ms = 0
@@ -74,9 +79,18 @@ class WarmPartition:
         return self._residence.bytes_held
 
     @property
+    def bytes_waiting(self) -> int:
+        """What waits in memory to be put in, as keys and values; a part may count twice."""
+        return self._pending_bytes
+
+    @property
     def oldest(self) -> int | None:
         """When the run was touched that has not been for longest; None without one."""
         return self._residence.oldest
+
+    def full(self) -> bool:
+        """Whether nothing more may be taken, by all partitions of the engine."""
+        return self._tier.full()
 
     @property
     def outside(self) -> int:
@@ -157,6 +171,7 @@ class WarmPartition:
     def keep(self, parts: Parts, position: int | None) -> None:
         """A checkpoint is committed; `position` is behind it in the changelog, None if unknown."""
         self._pending.update(parts)
+        self._pending_bytes += _size(parts)
         self._number_pending = self._residence.captures
         if position is not None:
             self._place = Place(position, self._captured_ms)
@@ -172,13 +187,18 @@ class WarmPartition:
             while self._pending and not self._closing.is_set():
                 try:
                     await self._put()
-                    wait_s = _FULL_FIRST_S
+                    wait_s, self._disk_well_at = _FULL_FIRST_S, None
                 except StoreBusyError:
                     self._tier.metrics.count(metrics_warm.WARM_STALLS)
                     await self._pause(_BUSY_S)
                 except StoreFullError as error:
                     self._tier.metrics.count(metrics_warm.WARM_WRITE_FAILURES)
                     log.warning("not stored", partition=self._number, error=str(error))
+                    if await self._refuses_for_good():
+                        self._told_lost(
+                            StoreLostError(f"it takes no write, though the disk does: {error}")
+                        )
+                        return
                     await self._pause(wait_s)
                     wait_s = min(_FULL_MAX_S, 2 * wait_s)
         except StoreLostError as error:
@@ -190,6 +210,7 @@ class WarmPartition:
         loop, began = asyncio.get_running_loop(), time.monotonic()
         parts, self._pending = self._pending, {}
         place, number = self._place, self._number_pending
+        self._pending_bytes = _size(parts.items())
         try:
             await loop.run_in_executor(self._tier.writers, self._store.put, parts, place)
             if began - self._flushed_at >= self._tier.flush_s:
@@ -198,9 +219,24 @@ class WarmPartition:
         except BaseException:
             self._pending = {**parts, **self._pending}
             raise
+        finally:
+            self._pending_bytes = _size(self._pending.items())
         self._tier.metrics.observe(metrics_warm.WARM_WRITE, time.monotonic() - began)
         self._residence.stored(number, self._tier.stamp())
         self._tier.balance()
+
+    async def _refuses_for_good(self) -> bool:
+        """Whether the disk is well again and the database still takes nothing, as after an error
+        other than a lack of space: then only opening it anew helps.
+        """
+        loop = asyncio.get_running_loop()
+        if not await loop.run_in_executor(self._tier.writers, self._tier.disk_takes):
+            self._disk_well_at = None
+            return False
+        now_s = time.monotonic()
+        if self._disk_well_at is None:
+            self._disk_well_at = now_s
+        return now_s - self._disk_well_at >= _RECOVERS_S
 
     async def _pause(self, wait_s: float) -> None:
         with contextlib.suppress(TimeoutError):
@@ -215,6 +251,7 @@ class WarmPartition:
         """Nothing of it is used any more."""
         self._closing.set()
         self._tier.sides.discard(self)
+        self._tier.balance()
         jobs = {self._writer, self._fetching} - {None, asyncio.current_task()}
         if jobs:
             await asyncio.wait([job for job in jobs if job is not None])
@@ -229,31 +266,5 @@ class WarmPartition:
         self._tier.close_store(self._number, self._store, condemned=self._condemned)
 
 
-def ahead(warm: WarmPartition | None, batch: Batch, then: Callable[[], None]) -> None:
-    """Calls `then` once the runs that the batch touches are in memory, as they all are without a
-    store.
-    """
-    if warm is None:
-        then()
-    else:
-        warm.ahead(batch, then)
-
-
-def unread(warm: WarmPartition | None, error: WarmLost) -> None:
-    """What cannot be read back ends the partition task, and no more than that."""
-    assert warm is not None, "only a store can be lost"
-    warm.lost(error)
-
-
-def open_side(
-    tier: WarmTier | None, number: int, opened: Opened, fail: Callable[[EngineError], None]
-) -> WarmPartition | None:
-    """For a partition that was opened with a store; None for one that is all in memory."""
-    fold, store = opened.fold, opened.store
-    if tier is None or store is None or not isinstance(fold, Partition):
-        return None
-
-    def lost(error: WarmLost) -> None:
-        fail(OutcomeUnknownError(f"local database: {error}"))
-
-    return WarmPartition(tier, number, store, fold, lost)
+def _size(parts: Iterable[tuple[bytes, bytes | None]]) -> int:
+    return sum(len(key) + len(value or b"") for key, value in parts)

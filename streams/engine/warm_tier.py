@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import itertools
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -31,6 +34,8 @@ _TIMEOUT_S: Final = 10.0
 _CLOSING_S: Final = 5.0
 """How long a partition that comes back waits for its database to be closed."""
 
+_LOOK_S: Final = 1.0
+_PROBE_BYTES: Final = 1 << 20
 _READERS: Final = 4
 _WRITERS: Final = 2
 _DAY_MS: Final = 86_400_000
@@ -67,16 +72,26 @@ class Side(Protocol):
         """What its runs in memory take."""
 
     @property
+    def bytes_waiting(self) -> int:
+        """What waits in memory to be put in its store."""
+
+    @property
     def oldest(self) -> int | None:
         """When the run was touched that has not been for longest; None without one."""
 
     def leave(self, bytes_wanted: int, until: int) -> int:
         """Lets runs leave that were touched by then. How many did."""
 
+    def moved(self) -> None:
+        """Something left memory: go on, if that was waited for."""
+
 
 class WarmTier:
     """Opened once per engine, closed after its last partition. `sides` are on the event loop;
     stores are opened and closed in threads.
+
+    There are two bounds. Over the budget, runs leave memory. Where they cannot, since the disk
+    takes nothing, memory grows to the hard bound: then no partition takes events until it shrinks.
     """
 
     def __init__(
@@ -95,6 +110,9 @@ class WarmTier:
         self.writers = ThreadPoolExecutor(_WRITERS, thread_name_prefix="warm-write")
         self.sides: set[Side] = set()
         self._budget = settings.memory_bytes
+        self._bound = settings.memory_bound
+        self._full = False
+        self._look: asyncio.TimerHandle | None = None
         self._table = table
         self._folder = EngineFolder.take(Path(settings.data_dir))
         self._memory = RocksMemory(settings.warm_cache_bytes, settings.warm_buffer_bytes)
@@ -162,8 +180,49 @@ class WarmTier:
         """A later date than all before."""
         return next(self._stamps)
 
+    def full(self) -> bool:
+        """Whether memory is over its hard bound: nothing more may be taken. Who was told so hears
+        `moved` when something left.
+        """
+        full = self.room() < 0
+        if full != self._full:
+            self._full = full
+            self.metrics.gauge(metrics_warm.MEMORY_FULL, int(full))
+            log.warning("memory full" if full else "memory free again", bytes_max=self._bound)
+        if full and self._look is None:
+            self._look = asyncio.get_running_loop().call_later(_LOOK_S, self._look_again)
+        return full
+
+    def room(self) -> int:
+        """Bytes that memory may still take until it is at its hard bound; negative beyond it."""
+        return self._bound - sum(side.bytes_held + side.bytes_waiting for side in self.sides)
+
+    def _look_again(self) -> None:
+        self._look = None
+        self.balance()
+
+    def disk_takes(self) -> bool:
+        """Whether a file can be written in the folder. Blocks."""
+        path = self.path / "probe"
+        try:
+            with path.open("wb") as file:
+                file.write(bytes(_PROBE_BYTES))
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError:
+            return False
+        finally:
+            with contextlib.suppress(OSError):
+                path.unlink(missing_ok=True)
+        return True
+
     def balance(self) -> None:
         """Lets runs leave memory, longest untouched first, until the budget is kept."""
+        self._let_leave()
+        for side in list(self.sides):
+            side.moved()
+
+    def _let_leave(self) -> None:
         over = sum(side.bytes_held for side in self.sides) - self._budget
         stuck: set[Side] = set()
         while over > 0:

@@ -4,91 +4,24 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from benchmarks.engine_lab.load import run_events
-from tests.integration.engine.harness import EngineProcess, Lab, wait_for
-
-from dalsegno.schemas.events import RunEvent
-from dalsegno.storage.folder import EngineFolder
-from dalsegno.storage.rocksdb import RocksMemory, RocksTable
-from dalsegno.storage.warm import WarmStore
-from dalsegno.streams.core.partition import Partition
-from dalsegno.streams.engine.verify import Verifier
-from dalsegno.streams.engine.warm_tier import look
+from tests.integration.engine.harness import Lab, wait_for
+from tests.integration.tiers_lab import RUN_BYTES, Load, caught_up, metric, wrong_in_stores
 
 pytestmark = pytest.mark.kafka
 
 RUNS = 4_000
 BUDGET = 200
-RUN_BYTES = 2_500
 PARTS = (3, 2, 2, 4)
 """Of the eleven events of a run, how many come in each round, all runs in another order."""
-
-
-class Load:
-    """All runs go on in rounds, so that each is idle for long between two of its events."""
-
-    def __init__(self, seed: int) -> None:
-        self.rng = random.Random(seed)
-        self.names = [f"warm-{number:05d}" for number in range(RUNS)]
-        self.runs = {name: run_events(name) for name in self.names}
-
-    def round(self, events: int) -> Iterator[RunEvent]:
-        self.rng.shuffle(self.names)
-        for name in self.names:
-            for _ in range(events):
-                yield next(self.runs[name])
-
-
-def metric(engine: EngineProcess, name: str) -> float:
-    lines = engine.text("/metrics").splitlines()
-    return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(name))
-
-
-def caught_up(lab: Lab, engine: EngineProcess) -> None:
-    ends = {p: lab.end(lab.topics.events, p) for p in range(lab.partitions)}
-
-    def through() -> bool:
-        status, body = engine.get("/partitions")
-        if status != 200:
-            return False
-        found = {each["partition"]: each["position"] for each in body["own"]}  # type: ignore[index, call-overload]
-        return all(found.get(number, 0) >= end for number, end in ends.items())
-
-    wait_for("the end of the log", through)
-
-
-def wrong_in_stores(lab: Lab, data: Path) -> list[str]:
-    """What the databases have is the fold of the log, byte for byte, run by run."""
-    identity = look(lab.settings).identity
-    folder, memory = EngineFolder.take(data), RocksMemory(4 << 20, 4 << 20)
-    verifier, wrong = Verifier(lab.settings, Partition, lab.partitions), []
-    try:
-        for number in range(lab.partitions):
-            store = WarmStore(RocksTable(folder.partition(number), memory), f"{identity}/{number}")
-            stored = Partition.open(number, store)
-            folded, _ = verifier.fold(number, stored.position)
-            report = verifier.verify(number)
-            if not report.right or stored.position != report.position:
-                wrong.append(f"{number}: {stored.position} {report.position} {report.differences}")
-            if stored.parts() != folded.parts():
-                wrong.append(f"{number}: the database is not the fold")
-            stored_runs = {name: stored.run(name) for name in stored.run_ids()}
-            if stored_runs != {name: folded.run(name) for name in folded.run_ids()}:
-                wrong.append(f"{number}: runs differ")
-            store.close()
-    finally:
-        folder.release()
-    return wrong
 
 
 def test_runs_that_do_not_fit_in_memory_go_on_with_exactly_their_context(
     lab: Lab, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    data, load = tmp_path / "data", Load(7)
+    data, load = tmp_path / "data", Load(7, RUNS)
     engine = lab.engine(
         fold="core",
         DALSEGNO_DATA_DIR=str(data),
@@ -139,8 +72,7 @@ def damage(folder: Path, rng: random.Random) -> None:
 
 
 def test_a_damaged_database_is_thrown_away_and_no_run_is_wrong(lab: Lab, tmp_path: Path) -> None:
-    data, load = tmp_path / "data", Load(8)
-    load.names = load.names[:600]
+    data, load = tmp_path / "data", Load(8, 600)
     engine = lab.engine(
         fold="core",
         DALSEGNO_DATA_DIR=str(data),

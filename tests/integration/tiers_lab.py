@@ -1,0 +1,78 @@
+"""Many runs over engines with little memory, and what their databases have of them in the end."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.engine_lab.load import run_events
+from tests.integration.engine.harness import EngineProcess, Lab, wait_for
+
+from dalsegno.schemas.events import RunEvent
+from dalsegno.storage.folder import EngineFolder
+from dalsegno.storage.rocksdb import RocksMemory, RocksTable
+from dalsegno.storage.warm import WarmStore
+from dalsegno.streams.core.partition import Partition
+from dalsegno.streams.engine.verify import Verifier
+from dalsegno.streams.engine.warm_tier import look
+
+RUN_BYTES = 2_500
+"""What one of these runs takes in memory."""
+
+
+class Load:
+    """All runs go on in rounds, so that each is idle for long between two of its events."""
+
+    def __init__(self, seed: int, runs: int) -> None:
+        self.rng = random.Random(seed)
+        self.names = [f"warm-{number:05d}" for number in range(runs)]
+        self.runs = {name: run_events(name) for name in self.names}
+
+    def round(self, events: int) -> Iterator[RunEvent]:
+        self.rng.shuffle(self.names)
+        for name in self.names:
+            for _ in range(events):
+                yield next(self.runs[name])
+
+
+def metric(engine: EngineProcess, name: str) -> float:
+    lines = engine.text("/metrics").splitlines()
+    return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(name))
+
+
+def caught_up(lab: Lab, engine: EngineProcess) -> None:
+    ends = {p: lab.end(lab.topics.events, p) for p in range(lab.partitions)}
+
+    def through() -> bool:
+        status, body = engine.get("/partitions")
+        if status != 200:
+            return False
+        found = {each["partition"]: each["position"] for each in body["own"]}  # type: ignore[index, call-overload]
+        return all(found.get(number, 0) >= end for number, end in ends.items())
+
+    wait_for("the end of the log", through)
+
+
+def wrong_in_stores(lab: Lab, data: Path) -> list[str]:
+    """What the databases have is the fold of the log, byte for byte, run by run."""
+    identity = look(lab.settings).identity
+    folder, memory = EngineFolder.take(data), RocksMemory(4 << 20, 4 << 20)
+    verifier, wrong = Verifier(lab.settings, Partition, lab.partitions), []
+    try:
+        for number in range(lab.partitions):
+            store = WarmStore(RocksTable(folder.partition(number), memory), f"{identity}/{number}")
+            stored = Partition.open(number, store)
+            folded, _ = verifier.fold(number, stored.position)
+            report = verifier.verify(number)
+            if not report.right or stored.position != report.position:
+                wrong.append(f"{number}: {stored.position} {report.position} {report.differences}")
+            if stored.parts() != folded.parts():
+                wrong.append(f"{number}: the database is not the fold")
+            stored_runs = {name: stored.run(name) for name in stored.run_ids()}
+            if stored_runs != {name: folded.run(name) for name in folded.run_ids()}:
+                wrong.append(f"{number}: runs differ")
+            store.close()
+    finally:
+        folder.release()
+    return wrong
