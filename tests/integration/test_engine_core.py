@@ -38,13 +38,14 @@ def test_runs_end_right_and_the_changelog_is_the_fold_though_the_engine_is_kille
         return status == 200 and len(body["runs"]) == RUNS  # type: ignore[call-overload, index]
 
     wait_for("all runs", all_ended)
+    engine.wait_caught_up()
+    assert engine.term() == 0  # a client may know of a state before its transition is in the topic
     handoffs = lab.ordered(lab.topics.queue("default"))
     given = [decode(m.value()) for kept in handoffs.values() for _, m in kept]
     steps = {(h.run_id, h.step, h.epoch) for h in given if isinstance(h, Handoff)}
     assert len(steps) == len(given) == RUNS * STEPS
     transitions = lab.ordered(lab.topics.transitions)
     assert sum(map(len, transitions.values())) == RUNS * EVENTS_PER_RUN
-    assert engine.term() == 0
     reports = list(verify(lab.settings, Partition, lab.partitions))
     for report in reports:
         assert report.right, report.differences
@@ -92,9 +93,9 @@ def test_ticks_run_only_while_a_step_runs_or_a_deadline_is_due(lab: Lab) -> None
     load = list(islice(events(1), 2))  # started, and its first step is running
     lab.send(load)
     busy = partition_for(load[0].run_id, lab.partitions)
-    before = lab.end(lab.topics.events, busy)
     began = time.monotonic()
+    before = lab.end(lab.topics.events, busy)
     wait_for("a tick each second", lambda: lab.end(lab.topics.events, busy) >= before + 3)
-    assert time.monotonic() - began > 2
+    assert time.monotonic() - began > 1.5, "two whole seconds, but for how late each one was"
     idle = [lab.end(lab.topics.events, p) for p in range(lab.partitions) if p != busy]
     assert idle == [1] * (lab.partitions - 1)

@@ -30,11 +30,11 @@ def test_a_static_member_has_its_partitions_back_without_a_rebalance(lab: Lab) -
     second = lab.engine(DALSEGNO_NAME="b", DALSEGNO_SESSION_TIMEOUT_MS="60000")
     first.wait_ready(2)
     second.wait_ready(2)
-    rebalances = second.tail().count("partitions assigned")
+    rebalances = second.said().count("partitions assigned")
     first.kill()
     first.restart()
     first.wait_ready(2)
-    assert second.tail().count("partitions assigned") == rebalances
+    assert second.said().count("partitions assigned") == rebalances
     lab.send(flags(200, 20))
     wait_for("all", lambda: transitions(lab) == 200)
 
@@ -86,7 +86,7 @@ def test_any_engine_answers_for_any_run_and_waits_for_what_was_just_sent(lab: La
         number = partition_for(f"run-{i}", lab.partitions)
         offset = lab.end(lab.topics.events, number) - 1
         for engine in (first, second):
-            status, body = engine.get(f"/runs/run-{i}?min_offset={offset}&wait_ms=20000")
+            status, body = engine.get(f"/runs/run-{i}?min_offset={offset}&wait_ms=8000")
             assert status == 200, body
             assert isinstance(body, dict)
             assert body["position"] > offset

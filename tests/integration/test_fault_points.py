@@ -77,7 +77,7 @@ def test_the_engine_dies_during_an_outage_and_its_successor_goes_on(called: Call
 def test_by_hand_it_is_held_open_and_let_go_again(called: Called) -> None:
     settings = called.lab.settings
     steer(settings, POINT, HandAction.OPEN, by="ada", reason="maintenance")
-    wait_for("the breaker opens", called.opened, 60)
+    wait_for("the breaker opens", called.opened_everywhere, 60)
     called.start(30)
     called.wait_waiting(30)
     assert called.served() == 0
@@ -85,7 +85,7 @@ def test_by_hand_it_is_held_open_and_let_go_again(called: Called) -> None:
     steer(settings, POINT, HandAction.CLOSE, by="ada", reason="over")
     called.wait_served(30)
     called.finish()
-    found = called.point()
+    found = called.wait_point("all three are on record", lambda it: len(it.hands) == 3)
     assert [(hand.action, hand.decided_by, hand.reason) for hand in found.hands] == [
         ("open", "ada", "maintenance"), ("limit", "ada", "half is away"), ("close", "ada", "over"),
     ]  # fmt: skip
@@ -117,7 +117,7 @@ def test_a_service_that_drives_itself_is_told_what_is_away_and_its_failures_coun
     called: Called,
 ) -> None:
     client = called.client
-    assert client.may_call(POINT)
+    assert client.may_call(POINT, timeout="30s")
     own = Flow("own", version=1, ttl="10m", queue="")
 
     @own.step(writes=["answer"], depends_on=[POINT])
@@ -138,6 +138,6 @@ def test_a_service_that_drives_itself_is_told_what_is_away_and_its_failures_coun
     settings = called.lab.settings
     steer(settings, POINT, HandAction.OPEN, by="ada", reason="maintenance")
     wait_for("it is told not to call", lambda: not client.may_call(POINT), 30, every_s=1.0)
-    assert client.may_call("something else")
+    assert client.may_call("something else", timeout="30s")
     steer(settings, POINT, HandAction.CLOSE, by="ada", reason="over")
     wait_for("it is told to call again", lambda: client.may_call(POINT), 30, every_s=1.0)

@@ -140,7 +140,11 @@ def test_a_supplier_answers_its_queue_and_the_run_goes_on_where_it_stood(served:
     assert asked.goal == "Supply address: step label needs it."
     (said,) = refused
     assert "wrong_type" in said
-    record = [each for each in transitions(served, run_id) if each.cause == "InformationSupplied"]
+
+    def on_record() -> list[Transition]:
+        return [t for t in transitions(served, run_id) if t.cause == "InformationSupplied"]
+
+    record = wait_for("both on record", lambda: len(on_record()) >= 2 and on_record())
     assert [(each.outcome, each.reason) for each in record] == [
         ("refused", "wrong_type"),
         ("applied", ""),

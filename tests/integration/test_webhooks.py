@@ -123,7 +123,9 @@ def test_a_receiver_that_was_down_hears_each_package_once_though_engines_are_kil
     wait_for("attempts", lambda: desk.posts[503] >= 5)
     wait_for("all wait", lambda: figure(engine, "dalsegno_webhook_undelivered") == 8)
     assert figure(engine, "dalsegno_webhook_oldest_seconds", webhook="desk") > 0
-    assert figure(engine, "dalsegno_webhook_posts_total", result="trouble") >= 5
+    wait_for(
+        "counted", lambda: figure(engine, "dalsegno_webhook_posts_total", result="trouble") >= 5
+    )
     engine.kill()
     assert waiting(capsys) == 8
 
@@ -189,6 +191,7 @@ def test_receivers_that_hang_or_are_gone_hold_up_nobody(lab: Lab, receivers: Mak
     engine.wait_ready()
     runs = fail_runs(lab, 0, 40)
     wait_for("the one that is well", lambda: well.runs() == runs)
+    wait_for("the one that hangs", lambda: hangs.posts[0] >= 1)
     assert hangs.posts[0] == 1, "one attempt is out at a time"
     wait_for("gone", lambda: figure(engine, "dalsegno_webhook_gone", webhook="gone") == 1)
     runs |= fail_runs(lab, 40, 10)

@@ -25,9 +25,11 @@ from dalsegno.streams.core.sequence import Sequence
 
 T = TypeVar("T")
 PARTITIONS = 2
+LIMIT_S = 60.0
+"""For whatever is waited for: far more than it takes on a busy machine."""
 
 
-def wait_for(what: str, look: Callable[[], T], limit_s: float = 40.0) -> T:
+def wait_for(what: str, look: Callable[[], T], limit_s: float = LIMIT_S) -> T:
     """Poll until `look` gives something true."""
     deadline = time.monotonic() + limit_s
     pause = threading.Event()
@@ -94,7 +96,7 @@ class Lab:
         thread = threading.Thread(target=run)
         thread.start()
         self.workers.append((worker, thread))
-        assert worker.ready.wait(40)
+        assert worker.ready.wait(LIMIT_S)
         return worker
 
     def stop(self, worker: Worker) -> None:
@@ -182,7 +184,7 @@ class Lab:
         assert failures == [None]
 
     def read(self, topic: str) -> list[msgspec.Struct]:
-        """Every record of a topic so far, in the order of its partitions' offsets."""
+        """Every record that is in the topic now, in the order of its partitions' offsets."""
         reader = self.readers.get(topic)
         if reader is None:
             reader = self.readers[topic] = Consumer(
@@ -190,9 +192,14 @@ class Lab:
             )
             reader.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
             self.seen[topic] = []
-        for message in reader.consume(500, 0.05):
-            assert message.error() is None, message.error()
-            self.seen[topic].append(codec.decode(message.value()))
+        places = [TopicPartition(topic, number) for number in range(PARTITIONS)]
+        end = sum(reader.get_watermark_offsets(place, LIMIT_S)[1] for place in places)
+        deadline = time.monotonic() + LIMIT_S
+        while len(self.seen[topic]) < end:  # nothing is deleted and nothing is transactional
+            assert time.monotonic() < deadline, f"{topic}: {len(self.seen[topic])} of {end} read"
+            for message in reader.consume(500, 0.05):
+                assert message.error() is None, message.error()
+                self.seen[topic].append(codec.decode(message.value()))
         return self.seen[topic]
 
     def events(self, run_id: str, *kinds: type[msgspec.Struct]) -> list[msgspec.Struct]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from tests.integration.client.fixtures import lab  # noqa: F401
-from tests.integration.client.lab import PARTITIONS, Lab, wait_for
+from tests.integration.client.lab import LIMIT_S, PARTITIONS, Lab, wait_for
 
 from dalsegno.client import Client, Flow, Invalid, ReportRefused, RunRefused, RunState, WaitTimeout
 from dalsegno.schemas import values
@@ -70,7 +70,7 @@ def test_a_start_is_in_the_log_and_its_end_comes_back(lab: Lab, client: Client) 
 def headers(lab: Lab) -> list[object]:  # noqa: F811
     reader = Consumer({"bootstrap.servers": lab.bootstrap, "group.id": f"{lab.prefix}-headers"})
     reader.assign([TopicPartition(lab.topics.events, number, 0) for number in range(2)])
-    found = [message.headers() for message in reader.consume(1, 10)]
+    found = [message.headers() for message in reader.consume(1, LIMIT_S)]
     reader.close()
     return found
 

@@ -107,7 +107,7 @@ def test_a_restarted_worker_has_its_place_back_at_once_and_says_what_it_found(
     processes.worker(lease_ms=60_000)
     lab.hand(lab.make("next", "held"))
     # The same host's lock proves that the first one is gone: no session, no lease is waited for.
-    wait_for("the next begun", lambda: "begun next 1" in processes.lines(), 40)
+    wait_for("the next begun", lambda: "begun next 1" in processes.lines(), 59)
     again = [h for h in processes.hellos() if h.marks and h.incarnation >= 0]
     assert [(m.worker, m.offset) for h in again for m in h.marks] == [(f"{lab.prefix}-w", 1)]
 

@@ -10,7 +10,7 @@ import threading
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from tests.integration.client.fixtures import lab  # noqa: F401
-from tests.integration.client.lab import PARTITIONS, Lab, wait_for
+from tests.integration.client.lab import LIMIT_S, PARTITIONS, Lab, wait_for
 
 from dalsegno.client import (
     BlockingContext,
@@ -138,7 +138,9 @@ def test_the_commit_carries_the_mark_before_anything_starts(
     lab.wait_kinds("r", "StepStarted")
     topic = lab.topics.queue("default")
     reader = Consumer({"bootstrap.servers": lab.bootstrap, "group.id": topic})
-    (place,) = reader.committed([TopicPartition(topic, partition_for("r", PARTITIONS))], timeout=10)
+    (place,) = reader.committed(
+        [TopicPartition(topic, partition_for("r", PARTITIONS))], timeout=LIMIT_S
+    )
     reader.close()
     mark = parse_mark(place.metadata, "default", place.partition)
     assert mark is not None
@@ -285,7 +287,7 @@ def test_no_more_is_taken_than_there_are_free_slots(lab: Lab, bodies: Bodies) ->
     topic = lab.topics.queue("default")
     reader = Consumer({"bootstrap.servers": lab.bootstrap, "group.id": topic})
     asked = [TopicPartition(topic, number) for number in range(PARTITIONS)]
-    taken = sum(max(0, place.offset) for place in reader.committed(asked, timeout=10))
+    taken = sum(max(0, place.offset) for place in reader.committed(asked, timeout=LIMIT_S))
     reader.close()
     assert taken == 2
     assert worker.counts.started == 2

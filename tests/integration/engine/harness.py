@@ -231,8 +231,24 @@ class EngineProcess:
         except AssertionError as error:
             raise AssertionError(f"{error}; {self.get('/readyz')}; {self.tail()}") from None
 
+    def wait_caught_up(self) -> None:
+        """Until it has folded everything that is in the log now."""
+        ends = {n: self.lab.end(self.lab.topics.events, n) for n in range(self.lab.partitions)}
+
+        def look() -> bool:
+            status, body = self.get("/partitions")
+            own = body["own"] if status == 200 else []  # type: ignore[index, call-overload]
+            found = {each["partition"]: each.get("position", 0) for each in own}
+            return all(found.get(number, 0) >= end for number, end in ends.items())
+
+        wait_for("the end of the log", look)
+
+    def said(self) -> str:
+        """All of its log."""
+        return self.log.read_text(errors="replace")
+
     def tail(self) -> str:
-        return self.log.read_text(errors="replace")[-3_000:]
+        return self.said()[-3_000:]
 
     def signal(self, number: int) -> None:
         self.process.send_signal(number)

@@ -127,10 +127,18 @@ class Called:
 
     def opened(self) -> bool:
         """Whether the breaker has ever opened."""
-        return any(
-            isinstance(order, FaultPointChanged) and order.state is BreakerState.OPEN
+        return bool(self._opened_in())
+
+    def opened_everywhere(self) -> bool:
+        """Whether every partition has been told that it opened."""
+        return self._opened_in() == set(range(self.lab.partitions))
+
+    def _opened_in(self) -> set[int]:
+        return {
+            order.partition
             for order in self.orders()
-        )
+            if isinstance(order, FaultPointChanged) and order.state is BreakerState.OPEN
+        }
 
     def close(self) -> None:
         """Ends what was started."""

@@ -45,7 +45,7 @@ RUNS_MAX: Final = 240
 EVERY_S: Final = 0.2
 THEN_EVERY_S: Final = 0.4
 """Once there are enough of them: only so that each process still comes to its boundaries."""
-LIMIT_S: Final = 90.0
+LIMIT_S: Final = 240.0
 PARTITIONS: Final = 2
 _OUTAGE: Final = range(5, 12)
 """While these runs are started, services of the failing group are away."""

@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import Producer
 from tests.integration.as_operated import engine, ready, working
 from tests.integration.doubling import flow
+from tests.integration.engine.harness import wait_for
 from tests.integration.registry.apicurio import Apicurio, NoRegistry, apicurio
 
 from dalsegno.client import Client
@@ -119,6 +120,7 @@ def test_a_flow_runs_and_goes_on_while_the_registry_stands_still(
                 ends = [client.wait(run_id, "60s") for run_id in (*first, *later)]
                 assert [end.context["doubled"] for end in ends] == [0, 2, 4, 6] * 2
                 assert app.run(["verify"]) == ExitCode.OK
+                wait_for("the bad one", lambda: log_of(f"{prefix}.dead-letters"))
             finally:
                 there.thaw()
     events = log_of(f"{prefix}.events")
@@ -177,10 +179,7 @@ def test_an_independent_serializer_is_understood(
             )
         )
         send(RunCancelled(run_id="r1", request_id="c1", reason="enough"))
-        deadline_s = time.monotonic() + 30
-        while len(log_of(f"{prefix}.transitions")) < 2:
-            assert time.monotonic() < deadline_s
-            time.sleep(0.1)
+        wait_for("both", lambda: len(log_of(f"{prefix}.transitions")) == 2)
     assert log_of(f"{prefix}.dead-letters") == []
     assert app.run(["verify"]) == ExitCode.OK
 

@@ -119,7 +119,8 @@ def test_runs_end_right_while_everything_dies_once(dev: Dev) -> None:
     assert json.loads(shown.stdout)["stage"] == "succeeded", shown.stderr
     assert len(json.loads(dev.run("runs", "--json").stdout)) == 4
     assert dev.run("verify").returncode == 0
-    assert dev.run("doctor").returncode == 0
+    # The engine may still be taking over what no run of this test needs.
+    until(lambda: dev.run("doctor").returncode == 0, 60, dev.told)
 
     dev.process.terminate()
     assert dev.process.wait(60) == 0, dev.told()
