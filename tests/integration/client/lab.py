@@ -59,13 +59,17 @@ class Lab:
             {"bootstrap.servers": self.bootstrap, "enable.idempotence": True, "linger.ms": 0}
         )
         self.readers: dict[str, Consumer] = {}
+        # One that reads nothing: behind a fetch that waits, a question takes half a second.
+        self.asker = Consumer(
+            {"bootstrap.servers": self.bootstrap, "group.id": f"{self.prefix}-asker"}
+        )
         self.workers: list[tuple[Worker, threading.Thread]] = []
 
     def close(self) -> None:
         for worker, thread in self.workers:
             worker.stop()
             thread.join(30)
-        for reader in self.readers.values():
+        for reader in (*self.readers.values(), self.asker):
             reader.close()
 
     def worker(self, *flows: Flow, name: str = "w", lease_ms: int = 8_000, **more: int) -> Worker:
@@ -193,7 +197,7 @@ class Lab:
             reader.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
             self.seen[topic] = []
         places = [TopicPartition(topic, number) for number in range(PARTITIONS)]
-        end = sum(reader.get_watermark_offsets(place, LIMIT_S)[1] for place in places)
+        end = sum(self.asker.get_watermark_offsets(place, LIMIT_S)[1] for place in places)
         deadline = time.monotonic() + LIMIT_S
         while len(self.seen[topic]) < end:  # nothing is deleted and nothing is transactional
             assert time.monotonic() < deadline, f"{topic}: {len(self.seen[topic])} of {end} read"
