@@ -144,7 +144,7 @@ def _done() -> dict[StepInput, Rule]:
 MANAGED: Final[Table] = {
     PENDING: _state(_NOT_STARTED, _NOT_RUNNING, NEEDS_MET=_applied(READY)),
     # Its turn, or a compensation's that something late goes ahead of: then it is pending again.
-    READY: _state(_CLOSED, _NOT_RUNNING, DISPATCH=_applied(HELD, PENDING, *_GIVEN)),
+    READY: _state(_CLOSED, _NOT_RUNNING, DISPATCH=_applied(HELD, PENDING, *_GIVEN), TTL=_OUTLASTED),
     # Its turn: given out, held by something else, or ready again while the run itself holds back.
     HELD: _state(
         _CLOSED,
@@ -222,7 +222,11 @@ OBSERVED: Final[Table] = {
     **MANAGED,
     PENDING: _state(_NOT_STARTED, _NOT_RUNNING, NEEDS_MET=_applied(READY), **_REPORTED),
     READY: _state(
-        _NOT_STARTED, _NOT_RUNNING, DISPATCH=_applied(HELD, PENDING, *_GIVEN), **_REPORTED
+        _NOT_STARTED,
+        _NOT_RUNNING,
+        DISPATCH=_applied(HELD, PENDING, *_GIVEN),
+        TTL=_OUTLASTED,
+        **_REPORTED,
     ),
     RUNNING: _state(
         _applied(),

@@ -1,8 +1,9 @@
 """An outage that outlasts a run's time to live: the service gives up, and hands over to a person.
 
 Real outages end soon or last for hours. A run that is still being brought back when its time is
-over has not failed by itself, so it does not just expire: each step that waits to be brought back,
-or is out for it, is put to a person, with all that is known, once in a run's life. It then has as
+over has not failed by itself, so it does not just expire: each step that waits to be brought back
+(in a line, for its time, or ready while its run is paused or full), or is out for it, is put to a
+person, with all that is known, once in a run's life. It then has as
 long as a person has, and its time to live again. An attempt that is out is superseded: its worker
 is told, its epoch is over, and what it may have done stays in the journal.
 
@@ -23,12 +24,19 @@ from dalsegno.streams.core.recovery.damage import Damage
 from dalsegno.streams.core.recovery.holding import POINT
 from dalsegno.streams.core.rows import StepRow, stays_with_service
 from dalsegno.streams.core.runstate import NEVER
-from dalsegno.streams.core.step_table import BACKING_OFF, DISPATCHED, HELD, RUNNING, StepInput
+from dalsegno.streams.core.step_table import (
+    BACKING_OFF,
+    DISPATCHED,
+    HELD,
+    READY,
+    RUNNING,
+    StepInput,
+)
 
 REASON: Final = "outage_outlasted_ttl"
 # Packages of one run at a time; what is beyond them waits on behind its line.
 _STEPS_MAX: Final = 16
-_AFTER_FAULTS: Final = frozenset({BACKING_OFF, DISPATCHED, RUNNING})
+_AFTER_FAULTS: Final = frozenset({BACKING_OFF, READY, DISPATCHED, RUNNING})
 
 
 def hand_over(draft: Draft) -> bool:
@@ -58,6 +66,9 @@ def is_brought_back(row: StepRow) -> bool:
         return False
     if row.state is HELD:
         return True
+    if row.state is READY and not row.repair.hurt:
+        # It was held, and when its turn came its run held it back instead.
+        return not row.repair.supplies
     return row.state in _AFTER_FAULTS and row.repair.hurt and row.infra > 0
 
 
@@ -98,12 +109,26 @@ def _ask_about(draft: Draft, hurt: list[int], damage: Damage) -> None:
 def _evidence(draft: Draft, row: StepRow) -> str:
     """Where the step stands at the end of the run's time."""
     flight = row.flight
+    if row.state is READY:
+        return f"ready, {_held_back_by(draft)}"
     if flight is None:
         return f"held by {row.repair.by}" if row.repair is not None and row.repair.by else ""
     out = f"epoch {row.epoch} out for {draft.now.log_ms - flight.since_ms} ms"
     if row.state is DISPATCHED:
         return f"{out}, not started"
     return f"{out}, progress {flight.progress}, worker {flight.worker}"
+
+
+def _held_back_by(draft: Draft) -> str:
+    """What of the run keeps a ready step from going."""
+    head = draft.head
+    if head.paused:
+        return f"the run is paused by {head.paused_by}"
+    if head.gate:
+        return "a flag of the run waits for a person"
+    if head.plan_open:
+        return "the rest of the run's plan is awaited"
+    return "the run has no room for it"
 
 
 def _supersede(draft: Draft, place: int, row: StepRow) -> None:
