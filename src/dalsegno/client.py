@@ -54,6 +54,13 @@ from dalsegno.streams.client.outcomes import RunResult
 from dalsegno.streams.client.producer import Receipt
 from dalsegno.streams.client.refused import BrokerRefused
 from dalsegno.streams.client.report import EffectReport, Report
+from dalsegno.streams.client.schema import ContextSchema, Secret
+from dalsegno.streams.client.schema_errors import (
+    FieldRefused,
+    SchemaError,
+    UpcastFailed,
+    VersionMismatchError,
+)
 from dalsegno.streams.client.step import Step, StepOptions
 from dalsegno.streams.client.undo import DoneEffect, Undo
 from dalsegno.streams.client.views import (
@@ -74,6 +81,7 @@ __all__ = [
     "ClientError",
     "ClosedError",
     "Context",
+    "ContextSchema",
     "DecisionType",
     "DecisionView",
     "DeliveryFailed",
@@ -84,6 +92,7 @@ __all__ = [
     "EffectReport",
     "EngineUnavailable",
     "FailureType",
+    "FieldRefused",
     "FieldType",
     "Finding",
     "Flow",
@@ -109,6 +118,8 @@ __all__ = [
     "RunState",
     "RunView",
     "SagaView",
+    "SchemaError",
+    "Secret",
     "Security",
     "SettingsError",
     "Severity",
@@ -125,8 +136,10 @@ __all__ = [
     "UnknownPolicy",
     "UnknownRun",
     "Unsafe",
+    "UpcastFailed",
     "Value",
     "ValueRefusedError",
+    "VersionMismatchError",
     "WaitTimeout",
     "Worker",
     "WorkerConfig",

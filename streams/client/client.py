@@ -45,7 +45,9 @@ from dalsegno.streams.client.producer import OutRecord, Producer, Receipt
 from dalsegno.streams.client.report import Report
 from dalsegno.streams.client.reported import ReportedSteps
 from dalsegno.streams.client.reporter import Reporter
+from dalsegno.streams.client.schema import ContextSchema
 from dalsegno.streams.client.views import RunView
+from dalsegno.streams.client.writing import set_operations
 
 _LOG = logging.getLogger("dalsegno.client")
 _OUTCOMES_MAX = 100_000  # runs whose answers are remembered until somebody asks
@@ -118,7 +120,7 @@ class Client:
         The same id with the same flow and inputs is the same start, however often it is sent.
         `traceparent` (W3C) goes along to every handoff of the run. Whether the service accepts the
         start, `wait` tells. Raises `FlowError`, `ValueRefusedError` for inputs that no context
-        holds.
+        holds, `FieldRefused` for those that are not what the flow's context schema says.
         """
         return self.start_many(
             flow, {run_id or new_run_id(): inputs}, traceparent=traceparent, risk_flags=risk_flags
@@ -135,10 +137,12 @@ class Client:
         """Start a run for each id and its inputs; as `start`, but waits once for all of them."""
         self._connect()
         plan = flow.plan()
-        options = flow.options
+        schema = flow.schema
         flags = tuple(risk_flags)
         records: list[OutRecord] = []
         for run_id, inputs in runs.items():
+            if schema is not None:
+                schema.check_start(inputs)
             self._outcomes.begin(run_id)
             started = RunStarted(
                 run_id=run_id,
@@ -146,8 +150,8 @@ class Client:
                 flow_version=flow.version,
                 plan=plan,
                 context=values.pack(cast(Value, dict(inputs))),
-                context_schema=options.get("context_schema", ""),
-                context_schema_version=options.get("context_schema_version", 1),
+                context_schema="" if schema is None else schema.name,
+                context_schema_version=1 if schema is None else schema.version,
                 ttl_ms=flow.ttl_ms,
                 risk_flags=flags,
             )
@@ -201,10 +205,13 @@ class Client:
         """The end of a run that this client has started, if it is known by now; never waits."""
         return self._outcomes.ended(run_id)
 
-    def report(self, run_id: str, *, attempt: int = 1) -> Report:
+    def report(
+        self, run_id: str, *, attempt: int = 1, schema: ContextSchema | None = None
+    ) -> Report:
         """Reports of a service that drives its steps by itself, under its own attempt number.
 
         The client sends heartbeats for each step from its start to its end, or until `close`.
+        With `schema`, what is written is checked against it, and of its version.
         """
         self._connect()
 
@@ -216,7 +223,7 @@ class Client:
                 raise
             return self._send(event)
 
-        return Report(run_id, attempt, send, self.name, self._under_way)
+        return Report(run_id, attempt, send, self.name, self._under_way, schema=schema)
 
     def may_call(self, dependency: str, *, timeout: Duration = "2s") -> bool:
         """Whether a service that drives itself may call a dependency now: not while its breaker is
@@ -250,6 +257,7 @@ class Client:
         fields: Mapping[str, object],
         *,
         origin: str,
+        schema: ContextSchema | None = None,
         information_id: str | None = None,
         expected_run_version: int | None = None,
         timeout: Duration | None = None,
@@ -257,14 +265,16 @@ class Client:
         """Give context fields that a run is missing. `origin` says where the facts come from.
 
         One-shot by `information_id`; with `expected_run_version` refused if the run has moved on.
+        With `schema` they are of its version: raises `FieldRefused` for what that does not allow.
+        Without, a field keeps the version that it has.
         """
-        ops: list[Value] = [["set", [name], cast(Value, value)] for name, value in fields.items()]
         event = InformationSupplied(
             run_id=run_id,
             information_id=information_id or _new_id(),
-            ops=values.pack(ops),
+            ops=set_operations(fields, schema),
             origin=origin,
             expected_run_version=expected_run_version,
+            context_schema_version=0 if schema is None else schema.version,
         )
         self._request(event, timeout)
 

@@ -15,6 +15,7 @@ import msgspec
 
 from dalsegno.schemas import values
 from dalsegno.schemas.values import Value
+from dalsegno.streams.client.context_versions import read_fields
 from dalsegno.streams.client.failures import (
     Invalid,
     MissingInfo,
@@ -51,7 +52,8 @@ class _Common(Mapping[str, Value]):
 
     def _inputs(self) -> dict[str, Value]:
         if self._unpacked is None:
-            self._unpacked = values.unpack_map(self._attempt.handoff.inputs)
+            handoff, schema = self._attempt.handoff, self._attempt.step.schema
+            self._unpacked = read_fields(handoff, handoff.inputs, schema)
         return self._unpacked
 
     def __getitem__(self, field: str) -> Value:
@@ -141,7 +143,7 @@ class _Common(Mapping[str, Value]):
         handoff = self._attempt.handoff
         if not handoff.undoes:
             raise Permanent(f"step {handoff.step!r} is no compensation: it takes nothing back")
-        return undo_of(handoff)
+        return undo_of(handoff, self._attempt.step.schema)
 
     def progress(self) -> int:
         """Say that the step moves on; sent with the next heartbeat. Returns the counter."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Literal, TypedDict, TypeVar, Unpack, overload
 
 from dalsegno.schemas.plan import (
@@ -17,6 +18,8 @@ from dalsegno.schemas.plan import (
 from dalsegno.streams.client.check import Finding, findings
 from dalsegno.streams.client.durations import Duration, to_ms
 from dalsegno.streams.client.errors import FlowError
+from dalsegno.streams.client.schema import ContextSchema
+from dalsegno.streams.client.schema_check import schema_findings
 from dalsegno.streams.client.step import AsyncBody, PlainBody, Step, StepOptions, StepRef, make_step
 
 A = TypeVar("A", bound=AsyncBody)
@@ -37,7 +40,8 @@ class FlowOptions(TypedDict, total=False):
     unordered steps write. `gates`: risk flags that stop further steps until a person agrees.
     `on_failure`: where a run goes when a step fails for good. `stop_clocks_for_people`: its TTL
     rests while people decide. `fields`: what context fields are, for whoever has to supply a
-    missing one: a type, or a type and words on it.
+    missing one: a type, or a type and words on it. `context_schema`: the context's fields and
+    their types, by version.
     """
 
     ttl: Duration
@@ -48,8 +52,7 @@ class FlowOptions(TypedDict, total=False):
     on_failure: OnFailure | Literal["person", "compensate"]
     stop_clocks_for_people: bool
     fields: Mapping[str, FieldNote]
-    context_schema: str
-    context_schema_version: int
+    context_schema: ContextSchema
 
 
 class _Declare:
@@ -95,6 +98,11 @@ class Flow:
         return iter(self._steps.values())
 
     @property
+    def schema(self) -> ContextSchema | None:
+        """What its context is, if it says so."""
+        return self.options.get("context_schema")
+
+    @property
     def queue(self) -> str:
         """Where its steps go unless they say otherwise."""
         return self.options.get("queue", "default")
@@ -120,9 +128,13 @@ class Flow:
         return self.add(make_step(self.name, options, None)).name
 
     def add(self, step: Step) -> Step:
-        """Add a step made elsewhere. Raises `FlowError` if its name is taken."""
+        """Add a step made elsewhere. Raises `FlowError` if its name is taken, or if it names a
+        field that the context's schema does not have.
+        """
         if step.name in self._steps:
             raise FlowError(self.name, step.name, "two steps have this name")
+        self._check_fields(step.name, sorted(step.reads | step.writable))
+        step = replace(step, schema=self.schema)
         self._steps[step.name] = step
         return step
 
@@ -133,6 +145,10 @@ class Flow:
         if not self._steps:
             raise FlowError(self.name, "", "no step is declared")
         given = self.options
+        secrets = tuple(given.get("secrets", ()))
+        self._check_fields("", [*secrets, *given.get("merges", {}), *given.get("fields", {})])
+        if self.schema is not None:
+            secrets = tuple(dict.fromkeys((*secrets, *self.schema.secrets)))
         try:
             merges = tuple(
                 Merge(field=field, rule=MergeRule(rule))
@@ -146,7 +162,7 @@ class Flow:
             raise FlowError(self.name, "", str(error)) from error
         return Plan(
             steps=tuple(step.plan(self._resolver(step)) for step in self),
-            secrets=tuple(given.get("secrets", ())),
+            secrets=secrets,
             merges=merges,
             gates=tuple(given.get("gates", ())),
             on_failure=on_failure,
@@ -156,7 +172,23 @@ class Flow:
 
     def check(self) -> list[Finding]:
         """What to mend before production, worst first; empty when nothing was found."""
-        return findings(self.plan(), tuple(self), self.ttl_ms, self.name)
+        found = findings(self.plan(), tuple(self), self.ttl_ms, self.name)
+        if self.schema is not None:
+            found += schema_findings(self.schema)
+        return sorted(found, key=lambda finding: -finding.severity)
+
+    def _check_fields(self, step: str, names: Sequence[str]) -> None:
+        schema = self.schema
+        if schema is None:
+            return
+        for name in names:
+            if name not in schema.fields:
+                raise FlowError(
+                    self.name,
+                    step,
+                    f"names the field {name!r}, which context schema {schema.name!r} version "
+                    f"{schema.version} does not have",
+                )
 
     def _resolver(self, step: Step) -> Callable[[StepRef], str]:
         def name_of(ref: StepRef) -> str:

@@ -21,6 +21,8 @@ from dalsegno.schemas.values import Value
 from dalsegno.streams.client.failures import StepFailure, report_of
 from dalsegno.streams.client.producer import Receipt
 from dalsegno.streams.client.reported import Reported, ReportedSteps
+from dalsegno.streams.client.schema import ContextSchema
+from dalsegno.streams.client.writing import set_operations
 from dalsegno.streams.core.effects import effect_key, recovery_key
 
 Send = Callable[[AttemptEvent], Receipt]
@@ -41,13 +43,21 @@ class Report:
     """
 
     def __init__(
-        self, run_id: str, attempt: int, send: Send, source: str, under_way: ReportedSteps
+        self,
+        run_id: str,
+        attempt: int,
+        send: Send,
+        source: str,
+        under_way: ReportedSteps,
+        *,
+        schema: ContextSchema | None = None,
     ) -> None:
         self.run_id = run_id
         self.attempt = attempt
         self._send = send
         self._source = source
         self._under_way = under_way
+        self._schema = schema
         self._steps: dict[str, Reported] = {}
 
     def __enter__(self) -> Report:
@@ -103,20 +113,22 @@ class Report:
         expected_run_version: int | None = None,
         risk_flags: Iterable[str] = (),
     ) -> Receipt:
-        """The step is done; `outputs` holds a value for each field that it writes."""
-        ops: list[Value] = [
-            ["set", [field], cast(Value, value)] for field, value in (outputs or {}).items()
-        ]
+        """The step is done; `outputs` holds a value for each field that it writes.
+
+        Raises `FieldRefused` for what the report's schema does not allow.
+        """
+        schema = self._schema
         return self._end(
             StepCompleted(
                 run_id=self.run_id,
                 step=step,
                 epoch=0,
                 attempt=self.attempt,
-                ops=values.pack(ops),
+                ops=set_operations(outputs or {}, schema),
                 expected_run_version=expected_run_version,
                 risk_flags=tuple(risk_flags),
                 progress=self._of(step).progress,
+                context_schema_version=0 if schema is None else schema.version,
             )
         )
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TypeVar, cast
 
-from dalsegno.schemas import values
 from dalsegno.schemas.errors import ContractError
 from dalsegno.schemas.events import (
     AttemptEvent,
@@ -21,9 +20,9 @@ from dalsegno.schemas.events import (
     StepReleased,
 )
 from dalsegno.schemas.outputs import Answer, AnswerType, Handoff
-from dalsegno.schemas.values import Value
 from dalsegno.streams.client.attempt import Attempt, StopReason
 from dalsegno.streams.client.context import BlockingContext, Context
+from dalsegno.streams.client.context_versions import written_version
 from dalsegno.streams.client.effects import Effects
 from dalsegno.streams.client.errors import DeliveryFailed
 from dalsegno.streams.client.failures import (
@@ -37,8 +36,10 @@ from dalsegno.streams.client.failures import (
 from dalsegno.streams.client.holding import Holding
 from dalsegno.streams.client.outbox import Outbox
 from dalsegno.streams.client.reporter import Reporter
+from dalsegno.streams.client.schema_errors import FieldRefused
 from dalsegno.streams.client.step import AsyncBody, Outputs, PlainBody
 from dalsegno.streams.client.threads import Threads
+from dalsegno.streams.client.writing import set_operations
 
 _LOG = logging.getLogger("dalsegno.worker")
 _RESEND_S = 0.2  # between two tries of a report that Kafka did not take
@@ -78,13 +79,14 @@ class Runner:
             return
         attempt.task = self._loop.create_task(self._run(attempt))
 
-    def release(self, handoff: Handoff, partition: int, reason: str) -> None:
+    def release(self, handoff: Handoff, partition: int, reason: str, detail: str = "") -> None:
         """Give back what was taken and will not be started."""
         event = StepReleased(
             run_id=handoff.run_id,
             step=handoff.step,
             epoch=handoff.epoch,
             reason=reason,
+            detail=detail,
             source=self._reporter.source,
             sent_at_ms=self._reporter.wall_ms(),
         )
@@ -213,16 +215,16 @@ class Runner:
             raise Invalid(
                 f"step {step.name!r} returned {type(outputs).__name__}, not a mapping of fields"
             )
-        ops: list[Value] = []
-        for field, value in (outputs or {}).items():
+        written = dict(outputs or {})
+        for field in written:
             if field not in step.writable:
                 raise UndeclaredWrite(step.name, field, sorted(step.writable))
-            ops.append(["set", [field], cast(Value, value)])
         try:
-            packed = values.pack(ops)
-        except ContractError as error:
+            packed = set_operations(written, step.schema)
+        except (ContractError, FieldRefused) as error:
             raise Invalid(
-                f"step {step.name!r} returned a value that cannot be kept: {error}"
+                f"step {step.name!r} returned a value that cannot be kept: {error}",
+                error_class=type(error).__name__,
             ) from error
         return StepCompleted(
             run_id=handoff.run_id,
@@ -230,6 +232,7 @@ class Runner:
             epoch=handoff.epoch,
             ops=packed,
             progress=attempt.progress,
+            context_schema_version=written_version(handoff, step.schema),
         )
 
     async def _fail(self, attempt: Attempt, failure: FailureReport) -> None:

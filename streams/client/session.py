@@ -21,6 +21,7 @@ from dalsegno.streams.client.attempt import Attempt, StopReason
 from dalsegno.streams.client.clocks import Clocks
 from dalsegno.streams.client.config import ClientConfig, WorkerConfig
 from dalsegno.streams.client.consumer import QueueConsumer, Taken
+from dalsegno.streams.client.context_versions import RELEASED, mismatch
 from dalsegno.streams.client.errors import DeliveryFailed, SettingsError
 from dalsegno.streams.client.event_encoder import EventEncoder
 from dalsegno.streams.client.heartbeats import Heartbeats
@@ -229,6 +230,9 @@ class Session:
             step = self._steps.get((handoff.flow, handoff.flow_version, handoff.step))
             if step is None or self._closing:
                 self._give_back(taken, "stopping" if step else "no_compatible_worker")
+            elif (unreadable := mismatch(handoff, step.schema)) is not None:
+                _LOG.warning("%s given back: %s", handoff.step, unreadable)
+                self._give_back(taken, RELEASED, str(unreadable))
             elif handoff.start_by_ms <= self._append_time_ms() - _SURELY_LATE_MS:
                 self._counts.late += 1
                 self._holding.give_back(1)
@@ -253,11 +257,11 @@ class Session:
         )
         self._outbox.post(reporter.record(event, taken.partition), partial(self._started, attempt))
 
-    def _give_back(self, taken: Taken, reason: str) -> None:
+    def _give_back(self, taken: Taken, reason: str, detail: str = "") -> None:
         self._counts.released += 1
         self._holding.give_back(1)
         self._loop.call_soon_threadsafe(
-            self._runner.release, taken.handoff, taken.partition, reason
+            self._runner.release, taken.handoff, taken.partition, reason, detail
         )
 
     def _on_fenced(self, detail: str) -> None:

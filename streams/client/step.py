@@ -18,6 +18,7 @@ from dalsegno.schemas.plan import (
 from dalsegno.streams.client.context import BlockingContext, Context
 from dalsegno.streams.client.durations import Duration, to_ms
 from dalsegno.streams.client.errors import FlowError
+from dalsegno.streams.client.schema import ContextSchema
 
 Outputs = Mapping[str, object] | None
 """What a body returns: a value for each field that it writes. `None` writes nothing."""
@@ -75,6 +76,8 @@ class Step:
     """Where its handoffs go; empty for steps that services run by themselves."""
     declared: bool
     """Whether both `reads` and `writes` (or `may_write`) were given, even if empty."""
+    schema: ContextSchema | None = None
+    """What the context of its flow is, if that says so."""
 
     @property
     def reads(self) -> frozenset[str]:

@@ -9,6 +9,8 @@ from typing import overload
 from dalsegno.schemas import values
 from dalsegno.schemas.outputs import EffectStatus, Handoff, UndoEntry
 from dalsegno.schemas.values import Value
+from dalsegno.streams.client.context_versions import read_fields
+from dalsegno.streams.client.schema import ContextSchema
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +69,17 @@ class Undo(Sequence[DoneEffect]):
         return tuple(effect for effect in self._effects if effect.name == name)
 
 
-def undo_of(handoff: Handoff) -> Undo:
-    """What a handoff says there is to take back."""
+def undo_of(handoff: Handoff, schema: ContextSchema | None = None) -> Undo:
+    """What a handoff says there is to take back; fields as of the code's version of the schema.
+
+    Raises `Invalid` for fields that upcasters or the schema refuse.
+    """
     return Undo(
         handoff.undoes,
         tuple(map(_effect, handoff.undo)),
-        values.unpack_map(handoff.wrote) if handoff.wrote and handoff.undoes_completed else {},
+        read_fields(handoff, handoff.wrote, schema)
+        if handoff.wrote and handoff.undoes_completed
+        else {},
         completed=handoff.undoes_completed,
     )
 

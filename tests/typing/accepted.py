@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import TypedDict, assert_type
+from typing import NotRequired, TypedDict, assert_type
 
 from dalsegno.client import (
     NOT_DONE,
     BlockingContext,
     Client,
     Context,
+    ContextSchema,
     DecisionType,
     DecisionView,
     DependencyDown,
@@ -30,6 +31,7 @@ from dalsegno.client import (
     RunState,
     RunView,
     SagaView,
+    Secret,
     StepState,
     StepView,
     Undo,
@@ -153,3 +155,35 @@ with Client(bootstrap_servers="localhost:9092") as client:
         assert_type(decision.decision, DecisionType)
 
 Worker([risk], bootstrap_servers="localhost:9092", concurrency=200).run()
+
+
+class Account(TypedDict):
+    iban: Secret[str]
+
+
+class Loan(TypedDict):
+    applicant: Applicant
+    account: Account
+    cents: NotRequired[int]
+
+
+loan = ContextSchema("loan", Loan, version=3, examples={1: [{"cents": 5}]})
+
+
+@loan.upcast("cents", from_version=1)
+def cents(euros: int) -> int:
+    return euros * 100
+
+
+assert_type(cents(1), int)
+loan.removed("branch", from_version=2)
+loan.unchanged(from_version=2)
+lending = Flow("lending", context_schema=loan)
+
+
+def with_a_schema(client: Client) -> None:
+    client.supply("r", {"cents": 5}, origin="ledger", schema=loan)
+    with client.report("r", schema=loan) as report:
+        report.completed("book", {"cents": 5})
+    account: Account = {"iban": "DE1"}
+    assert_type(account["iban"], str)

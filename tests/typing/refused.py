@@ -4,7 +4,7 @@ run.
 
 from __future__ import annotations
 
-from dalsegno.client import BlockingContext, Client, Context, Flow, Worker
+from dalsegno.client import BlockingContext, Client, Context, ContextSchema, Flow, Worker
 
 flow = Flow("f", retries=3)  # E
 flow.step(reeds=["a"])  # E
@@ -57,3 +57,11 @@ Flow("f", fields={"a": "txt"})  # E
 client.report("run").completed("step", ["not", "a", "mapping"])  # E
 Worker(flow)  # E
 Worker([flow], concurrency="many")  # E
+
+
+schema = ContextSchema("s", dict, version="2")  # E
+ContextSchema("s", "Loan")  # E
+schema.upcast("field")  # E
+schema.upcast("field", from_version=1)(3)  # E
+Flow("f", context_schema="s")  # E
+Flow("f", context_schema_version=2)  # E

@@ -1,0 +1,88 @@
+"""What a worker makes of the schema versions in a handoff: whether its code can read the inputs,
+how they come to its own version, and which version it writes.
+
+Code without a schema counts as version 1 of any. A run that began without a schema counts as begun
+with version 1 of the one that its flow has by now.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dalsegno.schemas import values
+from dalsegno.schemas.outputs import Handoff
+from dalsegno.schemas.values import Value
+from dalsegno.streams.client.failures import Invalid
+from dalsegno.streams.client.schema import ContextSchema
+from dalsegno.streams.client.schema_errors import (
+    FieldRefused,
+    UpcastFailed,
+    VersionMismatchError,
+)
+
+RELEASED: Final = "version_mismatch"
+"""Why a handoff is given back whose inputs this code cannot read."""
+_UNTYPED: Final = 1
+
+
+def mismatch(handoff: Handoff, schema: ContextSchema | None) -> VersionMismatchError | None:
+    """Why this code cannot read the handoff's fields, or None."""
+    if schema is None:
+        return _without_schema(handoff)
+    named = handoff.context_schema in {"", schema.name}
+    if named and handoff.context_schema_version == schema.version and not handoff.field_versions:
+        return None
+    for field, version in _versions(handoff).items():
+        if not named:
+            detail = f"the run's schema is {handoff.context_schema!r}, the code's {schema.name!r}"
+            return VersionMismatchError(handoff.run_id, field, version, schema.version, detail)
+        try:
+            schema.readable(field, version, handoff.run_id)
+        except VersionMismatchError as error:
+            return error
+    return None
+
+
+def _without_schema(handoff: Handoff) -> VersionMismatchError | None:
+    if not handoff.context_schema:
+        return None
+    if handoff.context_schema_version == _UNTYPED and not handoff.field_versions:
+        return None
+    for field, version in _versions(handoff).items():
+        if version != _UNTYPED:
+            detail = f"the run's schema is {handoff.context_schema!r}, the code has none"
+            return VersionMismatchError(handoff.run_id, field, version, _UNTYPED, detail)
+    return None
+
+
+def read_fields(handoff: Handoff, packed: bytes, schema: ContextSchema | None) -> dict[str, Value]:
+    """Fields of the handoff as this code's version has them.
+
+    Raises `Invalid` for those that upcasters or the schema refuse.
+    """
+    fields = values.unpack_map(packed)
+    if schema is None:
+        return fields
+    newer = {each.field: each.version for each in handoff.field_versions}
+    base = handoff.context_schema_version
+    versions = {field: newer.get(field, base) for field in fields}
+    try:
+        return schema.read(fields, versions, handoff.run_id)
+    except (FieldRefused, UpcastFailed, VersionMismatchError) as error:
+        raise Invalid(str(error), error_class=type(error).__name__) from error
+
+
+def written_version(handoff: Handoff, schema: ContextSchema | None) -> int:
+    """The version to say of what this code writes; 0 where nothing has a schema."""
+    if schema is not None:
+        return schema.version
+    return _UNTYPED if handoff.context_schema else 0
+
+
+def _versions(handoff: Handoff) -> dict[str, int]:
+    """The version of each field that the handoff holds."""
+    newer = {each.field: each.version for each in handoff.field_versions}
+    names = list(values.unpack_map(handoff.inputs))
+    if handoff.wrote and handoff.undoes_completed:
+        names += values.unpack_map(handoff.wrote)
+    return {name: newer.get(name, handoff.context_schema_version) for name in names}
