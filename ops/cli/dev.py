@@ -1,4 +1,4 @@
-"""`dalsegno dev`: a Kafka and an engine on this machine, in one command."""
+"""`dalsegno dev`: a Kafka, an S3 and an engine on this machine, in one command."""
 
 from pathlib import Path
 from typing import Annotated
@@ -21,19 +21,21 @@ def dev(
         list[str] | None, typer.Option(metavar="MODULE:FLOW", help="Also run a worker of this flow")
     ] = None,
     prefix: Annotated[str, typer.Option(help="Prefix of the topics")] = "dalsegno",
+    archive: Annotated[bool, typer.Option(help="Also run an S3, and archive to it")] = True,
 ) -> None:
-    """Run an embedded Kafka and engines until Ctrl-C; what ends is started again.
+    """Run an embedded Kafka, an S3 and engines until Ctrl-C; what ends is started again.
 
     Makes topics and a MAC key. Other commands in the same folder find it by themselves.
     """
     from dalsegno.ops.cli.topics_create import create_for_dev
     from dalsegno.ops.dev.child import ChildStuckError
     from dalsegno.ops.dev.supervise import DevError, DevPlan, run_dev
+    from dalsegno.ops.embedded.errors import EmbeddedS3Error
 
-    plan = DevPlan(folder, port or None, engines, partitions, tuple(worker or ()), prefix)
+    plan = DevPlan(folder, port or None, engines, partitions, tuple(worker or ()), prefix, archive)
     try:
         run_dev(plan, create_for_dev, lambda line: print(f"dalsegno: {line}", flush=True))
-    except ChildStuckError as error:
+    except (ChildStuckError, EmbeddedS3Error) as error:
         raise Unavailable(str(error)) from error
     except DevError as error:
         raise CommandError(str(error)) from error

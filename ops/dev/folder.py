@@ -29,6 +29,11 @@ class DevFolder:
         """Data of the broker."""
         return self.path / "kafka"
 
+    @property
+    def s3(self) -> Path:
+        """Data of the object store."""
+        return self.path / "s3"
+
     def log(self, name: str) -> Path:
         """Log file of a child; one that grew too large is put aside first."""
         path = self.path / "logs" / f"{name}.log"

@@ -1,12 +1,12 @@
 """The life of `dev`: bring all up in order, keep it up, take it down in reverse.
 
-1 fetch what the broker needs, 2 broker, 3 environment file, 4 topics, 5 engines, 6 workers;
+1 fetch what the broker needs, 2 broker and object store, 3 topics, 4 engines, 5 environment file,
+6 workers;
 then watch: what ends is started again. Everything goes on where it was at the next start.
 """
 
 import signal
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,9 +17,11 @@ from types import FrameType
 from dalsegno.ops.dev.child import Child
 from dalsegno.ops.dev.env import write_env
 from dalsegno.ops.dev.folder import DevFolder
+from dalsegno.ops.dev.servers import Minder, ServerEndsError
 from dalsegno.ops.embedded import EmbeddedKafka
 from dalsegno.ops.embedded.ports import free_ports, is_free
 from dalsegno.ops.embedded.prepare import prepare
+from dalsegno.ops.embedded.s3 import EmbeddedS3
 from dalsegno.ops.http import http_get
 
 Say = Callable[[str], None]
@@ -27,8 +29,8 @@ Say = Callable[[str], None]
 _HTTP_PORT_FIRST = 8470
 _READY_S_MAX = 60.0
 _LOOK_S = 0.2
-_BROKER_STARTS_MAX = 5
-_BROKER_STARTS_WINDOW_S = 60.0
+_ARCHIVE_INTERVAL_MS = 10_000
+"""In `dev` an event is archived while its author still looks."""
 
 
 class DevError(Exception):
@@ -37,7 +39,9 @@ class DevError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class DevPlan:
-    """What to run. `port`: of the broker, None for the last one or any."""
+    """What to run. `port`: of the broker, None for the last one or any. `archive`: with an object
+    store.
+    """
 
     folder: Path
     port: int | None
@@ -45,6 +49,7 @@ class DevPlan:
     partitions: int
     workers: Sequence[str]
     prefix: str
+    archive: bool
 
 
 class Stop:
@@ -72,18 +77,24 @@ class Stop:
 def run_dev(plan: DevPlan, create_topics: Callable[[dict[str, str], int], None], say: Say) -> None:
     """Run until a signal. `create_topics` gets the environment and the number of partitions.
 
-    Raises DevError, EmbeddedKafkaError, ChildStuckError.
+    Raises DevError, EmbeddedKafkaError, EmbeddedS3Error, ChildStuckError.
     """
     folder = DevFolder.open(plan.folder)
     prepare(say)
     stop = Stop()
     children: list[Child] = []
     kafka = EmbeddedKafka(folder.kafka, port=plan.port)
+    s3 = EmbeddedS3(folder.s3) if plan.archive else None
     with stop.on_signals():
         try:
             kafka.start()
             say(f"Kafka on {kafka.bootstrap}, data in {folder.path}")
             env = _environment(plan, folder, kafka)
+            if s3 is not None:
+                s3.start()
+                say(f"S3 on {s3.endpoint}, the archive in bucket {s3.bucket}")
+                env |= s3.environment()
+                env["DALSEGNO_ARCHIVE_INTERVAL_MS"] = str(_ARCHIVE_INTERVAL_MS)
             create_topics(env, plan.partitions)
             engines = _engines(plan, folder, env, children)
             write_env(folder.path, env)
@@ -94,13 +105,17 @@ def run_dev(plan: DevPlan, create_topics: Callable[[dict[str, str], int], None],
             if not stop.asked:
                 say("in another terminal, in this folder: dalsegno worker MODULE:FLOW")
                 say("Ctrl-C stops; the next `dalsegno dev` goes on from there")
-            _watch(kafka, children, stop, say)
+            _watch(kafka, s3, children, stop, say)
+        except ServerEndsError as error:
+            raise DevError(str(error)) from error
         finally:
             say("stopping")
             for child in reversed(children):
                 child.terminate()
             for child in reversed(children):
                 child.join()
+            if s3 is not None:
+                s3.stop()
             kafka.stop()
 
 
@@ -157,18 +172,15 @@ def _is_ready(url: str) -> bool:
         return False
 
 
-def _watch(kafka: EmbeddedKafka, children: list[Child], stop: Stop, say: Say) -> None:
-    starts: deque[float] = deque(maxlen=_BROKER_STARTS_MAX)
+def _watch(
+    kafka: EmbeddedKafka, s3: EmbeddedS3 | None, children: list[Child], stop: Stop, say: Say
+) -> None:
+    tended: list[Minder | Child] = [Minder("Kafka", kafka)]
+    if s3 is not None:
+        tended.append(Minder("S3", s3))
+    tended.extend(children)
     while not stop.asked:
-        if not kafka.alive:
-            now = time.monotonic()
-            if len(starts) == starts.maxlen and now - starts[0] < _BROKER_STARTS_WINDOW_S:
-                raise DevError(f"Kafka ends again and again, see {kafka.log}")
-            starts.append(now)
-            say("Kafka ended, starting it again on the same data and port")
-            kafka.kill()
-            kafka.start()
-        for child in children:
-            if told := child.tend():
+        for each in tended:
+            if told := each.tend():
                 say(told)
         time.sleep(_LOOK_S)

@@ -113,6 +113,18 @@ class EmbeddedS3:
         }
         return S3Settings(**{**made, **more})  # type: ignore[arg-type]
 
+    def environment(self) -> dict[str, str]:
+        """Where it is, for engines and commands."""
+        where = self.settings()
+        return {
+            "DALSEGNO_ARCHIVE_BUCKET": where.bucket,
+            "DALSEGNO_ARCHIVE_ENDPOINT": self.endpoint,
+            "DALSEGNO_ARCHIVE_REGION": _REGION,
+            "DALSEGNO_ARCHIVE_ACCESS_KEY_ID": str(where.access_key_id),
+            "DALSEGNO_ARCHIVE_SECRET_ACCESS_KEY": str(where.secret_access_key),
+            "DALSEGNO_ARCHIVE_PATH_STYLE": "true",
+        }
+
     def start(self, timeout_s: float = 60.0) -> Self:
         """Start, or come back after a crash on the same data, keys and port.
 

@@ -65,6 +65,7 @@ class Dev:
     def children(self) -> dict[str, int]:
         files = {
             "kafka": self.data / "kafka" / "java.pid",
+            "s3": self.data / "s3" / "weed.pid",
             "engine": self.data / "engine-1.pid",
             "worker": self.data / "worker-1.pid",
         }
@@ -100,14 +101,14 @@ def test_runs_end_right_while_everything_dies_once(dev: Dev) -> None:
     assert first.returncode == 0, first.stderr
     assert dev.process is not None
     before = dev.children()
-    assert set(before) == {"kafka", "engine", "worker"}
+    assert set(before) == {"kafka", "s3", "engine", "worker"}
 
     dev.process.kill()  # as a crash of the terminal: nothing may be left behind
     dev.process.wait()
     until(lambda: not dev.children(), 20, lambda: str(dev.children()))
     dev.start()
 
-    for name in ("engine", "worker", "kafka"):
+    for name in ("engine", "worker", "s3", "kafka"):
         os.kill(dev.children()[name], signal.SIGKILL)
         started = dev.run(
             "start", "shop:order", "--input", '{"item": "plum"}', "--wait", "60s", "--json"
@@ -117,7 +118,9 @@ def test_runs_end_right_while_everything_dies_once(dev: Dev) -> None:
 
     shown = dev.run("show", "r-1", "--json")
     assert json.loads(shown.stdout)["stage"] == "succeeded", shown.stderr
-    assert len(json.loads(dev.run("runs", "--json").stdout)) == 4
+    assert len(json.loads(dev.run("runs", "--json").stdout)) == 5
+
+    until(lambda: _audited(dev, "r-1"), 120, lambda: dev.run("audit", "r-1").stderr)
     assert dev.run("verify").returncode == 0
     # The engine may still be taking over what no run of this test needs.
     until(lambda: dev.run("doctor").returncode == 0, 60, dev.told)
@@ -127,9 +130,17 @@ def test_runs_end_right_while_everything_dies_once(dev: Dev) -> None:
     assert dev.children() == {}
 
 
+def _audited(dev: Dev, run_id: str) -> bool:
+    """Its whole history is in the bucket, though everything died."""
+    done = dev.run("audit", run_id, "--archive-only", "--json")
+    found = json.loads(done.stdout) if done.returncode == 0 else {"transitions": []}
+    changes = [each["changes"] for each in found["transitions"]]
+    return bool(changes) and "completed" in json.dumps(changes[-1])
+
+
 def test_a_second_dev_on_the_same_folder_is_refused(dev: Dev) -> None:
     second = dev.run("dev")
     assert second.returncode == 3
     assert "is in use by" in second.stderr
     assert dev.alive
-    assert set(dev.children()) == {"kafka", "engine", "worker"}
+    assert set(dev.children()) == {"kafka", "s3", "engine", "worker"}
