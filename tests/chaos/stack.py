@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 from dalsegno.ops.embedded.ports import free_ports
 
@@ -17,6 +18,7 @@ NETWORK: Final = f"{PROJECT}_default"
 BROKERS: Final = ("kafka1", "kafka2", "kafka3")
 ENGINES: Final = ("engine1", "engine2")
 FILES: Final = ("-f", "docker-compose.yml", "-f", "tests/chaos/compose.yml")
+_SETTINGS: Final = {"DALSEGNO_ARCHIVE_INTERVAL_MS": "2000"}
 UP_LIMIT_S: Final = 900.0
 SLOW_S: Final = 240.0
 
@@ -53,7 +55,7 @@ def docker(*arguments: str, limit_s: float = 120.0, check: bool = True) -> str:
     done = subprocess.run(
         ["docker", *arguments],
         cwd=ROOT,
-        env={**os.environ, "PROMETHEUS_PORT": port, "DOCKER_BUILDKIT": "0"},
+        env={**os.environ, **_SETTINGS, "PROMETHEUS_PORT": port, "DOCKER_BUILDKIT": "0"},
         capture_output=True,
         text=True,
         timeout=limit_s,
@@ -102,6 +104,12 @@ class Stack:
         text = self.inside("fetch", url, check=False)
         return json.loads(text) if text.strip() else {}
 
+    def asked(self, query: str) -> float:
+        """What Prometheus answers; 0 where nothing matches."""
+        answer = self.fetch(f"http://prometheus:9090/api/v1/query?query={quote(query)}")
+        found = answer.get("data", {}).get("result", [])  # type: ignore[attr-defined]
+        return float(found[0]["value"][1]) if found else 0.0
+
     def wait_replicas(self, state: str) -> None:
         """Until some replica is `missed`, or all are `in_sync`."""
         self.inside("until", str(SLOW_S), state, limit_s=SLOW_S + 60)
@@ -141,7 +149,7 @@ class Stack:
         docker("unpause", container(service))
 
     def fill(self, disk: str) -> None:
-        """Fill a disk of the stack, `kafka1` or `engine1`, to its last byte."""
+        """Fill a disk of the stack, `kafka1`, `engine1` or `s3`, to its last byte."""
         self.run("disk", "bash", "-c", f"head -c 1G /dev/zero > /{disk}/fill; true")
 
     def free(self, disk: str) -> None:

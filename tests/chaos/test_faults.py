@@ -1,4 +1,4 @@
-"""Faults of brokers, engines, disks and clocks under load. After each the whole log is judged.
+"""Faults of brokers, engines, disks, clocks and S3 under load. After each the whole log is judged.
 
 A verdict's `broken` names whatever a promise rules out: an acknowledged start that is not in the
 log, an event without exactly one outcome (P1), a state that is not the fold of the log (P2), a gap
@@ -20,6 +20,7 @@ from tests.integration.engine.harness import wait_for
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(1_800)]
 
 SKEW_S = 600.0
+FAILURES = "sum(dalsegno_archive_failures_total)"
 
 
 def test_nothing_is_lost_or_done_twice_while_all_is_well(bench: Bench) -> None:
@@ -136,6 +137,51 @@ def test_an_engine_whose_disk_is_full_works_and_starts(bench: Bench) -> None:
         load.more(5)
         stack.free("engine1")
     assert bench.judge(load).broken == []
+
+
+def test_intake_goes_on_while_s3_is_cut_off(bench: Bench) -> None:
+    stack = bench.stack
+    with bench.under_load("S3 cut off") as load:
+        with load.fault():
+            before = stack.asked(FAILURES)
+            stack.cut("s3")
+            wait_for("failures", lambda: stack.asked(FAILURES) > before, SLOW_S)
+            load.more(20)
+            stack.rejoin("s3")
+        load.wait_whole()
+    assert bench.judge(load).broken == []
+    _wait_archived(bench)
+
+
+def test_intake_goes_on_while_the_disk_of_s3_is_full(bench: Bench) -> None:
+    stack = bench.stack
+    with bench.under_load("S3's disk full") as load:
+        with load.fault():
+            before = stack.asked(FAILURES)
+            stack.fill("s3")
+            wait_for("failures", lambda: stack.asked(FAILURES) > before, SLOW_S)
+            load.more(20)
+            stack.free("s3")
+            stack.restart("s3")
+        load.wait_whole()
+    assert bench.judge(load).broken == []
+    _wait_archived(bench)
+
+
+def _wait_archived(bench: Bench) -> None:
+    """Until the bucket has all events but the archive's own last word; then it is read whole."""
+    query = "max(dalsegno_archive_backlog_events)"
+    scraped = "count(dalsegno_archive_backlog_events)"
+    wait_for(
+        "all is archived",
+        lambda: bench.stack.asked(scraped) > 0 and bench.stack.asked(query) <= 1,
+        SLOW_S,
+    )
+    done = json.loads(
+        bench.stack.run("engine1", "dalsegno", "archive", "verify", "--json", limit_s=120)
+    )
+    assert done["faults"] == []
+    assert done["segments"] > 0
 
 
 def test_clocks_of_producers_ten_minutes_off_decide_nothing(bench: Bench) -> None:

@@ -14,6 +14,7 @@ have() { docker image inspect "$1" >/dev/null 2>&1; }
 pull() { [ -z "${CHAOS_STAND_INS:-}" ] && timeout "$pull_limit_s" docker pull --quiet "$1" >/dev/null 2>&1; }
 
 kafka=apache/kafka:${KAFKA_TAG:-4.1.1} prometheus=prom/prometheus:${PROMETHEUS_TAG:-v2.42.0}
+seaweedfs=chrislusf/seaweedfs:${SEAWEEDFS_TAG:-4.48}
 have python:3.11-slim || pull python:3.11-slim ||
   "$here/bases.sh" python || no "python:3.11-slim: neither pulled nor built"
 have "$kafka" || pull "$kafka" ||
@@ -21,4 +22,7 @@ have "$kafka" || pull "$kafka" ||
 have "$prometheus" || pull "$prometheus" ||
   { "$here/bases.sh" debian && "$here/prometheus-image.sh" "$prometheus"; } ||
   no "$prometheus: neither pulled nor built"
-echo "ready: $kafka, $prometheus, python:3.11-slim"
+have "$seaweedfs" || pull "$seaweedfs" ||
+  { "$here/bases.sh" debian && "$here/seaweedfs-image.sh" "$seaweedfs"; } ||
+  no "$seaweedfs: neither pulled nor built"
+echo "ready: $kafka, $seaweedfs, $prometheus, python:3.11-slim"
