@@ -9,9 +9,9 @@ from dalsegno.ops.kafka.reader import Reader
 from dalsegno.schemas import codec
 from dalsegno.schemas.outputs import Transition
 from dalsegno.schemas.partitioner import partition_for
-from dalsegno.storage.archive.archive import Archive, Manifest
+from dalsegno.storage.archive.archive import Archive, Manifest, offsets_of
 from dalsegno.storage.archive.s3 import S3Objects
-from dalsegno.storage.archive.segment import Kind
+from dalsegno.storage.archive.segment import Kind, SegmentCorrupt
 from dalsegno.streams.core.actions import Audit
 from dalsegno.streams.engine.archiving import headers_of, records_of
 from dalsegno.streams.engine.raw import RawEvent
@@ -36,19 +36,29 @@ def open_archive(settings: EngineSettings) -> Iterator[Archive]:
 def chain_of(archive: Archive, partition: int) -> list[Manifest]:
     """The segments of a partition that follow each other from its first event on.
 
-    Two owners may have archived the same events; either segment will do. Raises `ArchiveGap`.
+    Two owners may have archived the same events; either segment will do. A damaged manifest counts
+    as none, as long as others lead on without it. Raises `ArchiveGap`.
     """
     found: list[Manifest] = []
-    end = 0
-    for manifest in archive.manifests(partition):
+    damaged: list[SegmentCorrupt] = []
+    end = last = 0
+    for name in archive.names(partition):
+        try:
+            manifest = archive.manifest(name)
+        except SegmentCorrupt as error:
+            damaged.append(error)
+            last = max(last, (offsets_of(name) or (0, 0))[1])
+            continue
         if manifest.first_offset <= end <= manifest.last_offset:
             found.append(manifest)
             end = manifest.last_offset + 1
         elif manifest.first_offset > end:
             raise ArchiveGap(
                 f"partition {partition}: no segment holds events {end} to "
-                f"{manifest.first_offset - 1}"
+                f"{manifest.first_offset - 1} {damaged or ''}"
             )
+    if last >= end and damaged:
+        raise ArchiveGap(f"partition {partition}: events {end} to {last}: {damaged[-1]}")
     return found
 
 

@@ -23,11 +23,11 @@ def verify(
 
     faults: list[str] = []
     with told(), open_archive(archive_settings()) as archive, progress_bar() as bar:
-        found = list(archive.manifests(None if partition < 0 else partition))
+        found = list(archive.names(None if partition < 0 else partition))
         task = bar.add_task("reading segments", total=len(found))
-        for manifest in found:
+        for name in found:
             try:
-                archive.verify(manifest)
+                archive.verify(archive.manifest(name))
             except SegmentCorrupt as error:
                 faults.append(str(error))
             except ArchiveError as error:
@@ -35,7 +35,7 @@ def verify(
                     raise
                 faults.append(str(error))
             bar.advance(task)
-        for number in sorted({manifest.partition for manifest in found}):
+        for number in sorted({int(name[:5]) for name in found}):
             try:
                 chain_of(archive, number)
             except ArchiveGap as gap:

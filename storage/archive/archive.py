@@ -29,6 +29,7 @@ MANIFEST_BYTES_MAX: Final = 16 << 20
 _SEGMENTS: Final = "segments/"
 _MANIFESTS: Final = "manifests/"
 _DIGEST_CHARS: Final = 16
+_DIGEST_BYTES: Final = 32
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
@@ -63,6 +64,23 @@ _pack: Final = msgspec.msgpack.Encoder().encode
 _unpack: Final = msgspec.msgpack.Decoder(Manifest).decode
 
 
+def pack_manifest(manifest: Manifest) -> bytes:
+    """As it is stored: MessagePack, and the SHA-256 of that."""
+    packed = _pack(manifest)
+    return packed + hashlib.sha256(packed).digest()
+
+
+def unpack_manifest(key: str, stored: bytes) -> Manifest:
+    """The manifest under this key. Raises `SegmentCorrupt`."""
+    packed, digest = stored[:-_DIGEST_BYTES], stored[-_DIGEST_BYTES:]
+    if hashlib.sha256(packed).digest() != digest:
+        raise SegmentCorrupt(key, Damage.DIGEST, "the manifest is not the one that was written")
+    try:
+        return _unpack(packed)
+    except msgspec.MsgspecError as error:
+        raise SegmentCorrupt(key, Damage.INDEX, f"no manifest: {error}") from error
+
+
 class Archive:
     """Everything under one prefix of a bucket. Calls block; raise `ArchiveError`."""
 
@@ -80,29 +98,36 @@ class Archive:
         name = _name(index, digest)
         self._put_whole(self._prefix + _SEGMENTS + name, segment)
         manifest = _manifest(name, digest, len(segment), index)
-        self._put_whole(self._prefix + _MANIFESTS + name, _pack(manifest))
+        self._put_whole(self._prefix + _MANIFESTS + name, pack_manifest(manifest))
         return manifest
 
     def _put_whole(self, key: str, data: bytes) -> None:
         """Put it and read it back. Other bytes under its name, which carries its digest, are what
-        the store made of a try before this one: they are replaced.
+        the store made of a try before this one, or a lie of the store's: they are put over, never
+        deleted before, since what is there may be another owner's and confirmed.
         """
         try:
             self._objects.put(key, data)
         except ArchiveError as error:
             if error.trouble is not Trouble.EXISTS:
                 raise
-            for failed in self._objects.delete([key]).values():
-                raise failed from error
-            self._objects.put(key, data)
+            if self._objects.get(key) != data:
+                self._objects.replace(key, data)
         if self._objects.get(key) != data:
             raise ArchiveError(Trouble.DAMAGED, key, "what came back is not what was put")
 
-    def manifests(self, partition: int | None = None) -> Iterator[Manifest]:
-        """By partition and offset. Raises `ArchiveError`, `SegmentCorrupt`."""
+    def names(self, partition: int | None = None) -> Iterator[str]:
+        """Of the segments that have a manifest, by partition and offset. Raises `ArchiveError`."""
         prefix = self._prefix + _MANIFESTS + (f"{partition:05d}/" if partition is not None else "")
         for each in self._objects.list(prefix):
-            yield self.manifest(each.key.removeprefix(self._prefix + _MANIFESTS))
+            name = each.key.removeprefix(self._prefix + _MANIFESTS)
+            if offsets_of(name) is not None and name[:5].isdecimal():
+                yield name
+
+    def manifests(self, partition: int | None = None) -> Iterator[Manifest]:
+        """By partition and offset. Raises `ArchiveError`, `SegmentCorrupt`."""
+        for name in self.names(partition):
+            yield self.manifest(name)
 
     def manifest(self, segment: str) -> Manifest:
         """That of one segment. Raises `ArchiveError`, `SegmentCorrupt`."""
@@ -112,10 +137,7 @@ class Archive:
             raise ArchiveError(Trouble.MISSING, key, "no such segment is in the archive")
         if stat.size > MANIFEST_BYTES_MAX:
             raise SegmentCorrupt(key, Damage.TOO_LARGE, f"a manifest of {stat.size} bytes")
-        try:
-            found = _unpack(self._objects.get(key))
-        except msgspec.MsgspecError as error:
-            raise SegmentCorrupt(key, Damage.INDEX, f"no manifest: {error}") from error
+        found = unpack_manifest(key, self._objects.get(key))
         if found.segment != segment:
             raise SegmentCorrupt(key, Damage.INDEX, f"the manifest of {found.segment!a}")
         return found
@@ -165,6 +187,10 @@ class Archive:
             for kind in (_SEGMENTS, _MANIFESTS)
         )
         return Held(segments, manifests)
+
+    def has(self, segment: str) -> bool:
+        """Whether there is a manifest, asked for by its name. Raises `ArchiveError`."""
+        return self._objects.stat(self._prefix + _MANIFESTS + segment) is not None
 
     def delete(self, segments: Sequence[str]) -> Mapping[str, ArchiveError]:
         """Take segments out: manifests first, so that nothing listed is ever missing."""

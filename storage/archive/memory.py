@@ -22,6 +22,10 @@ class MemoryObjects:
         if there is None:
             self._objects[key] = (data, self._clock_ms())
 
+    def replace(self, key: str, data: bytes) -> None:
+        """See `Objects`."""
+        self._objects[key] = (data, self._clock_ms())
+
     def get(self, key: str, first: int = 0, size: int | None = None) -> bytes:
         """See `Objects`."""
         there = self._objects.get(key)

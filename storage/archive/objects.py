@@ -69,6 +69,9 @@ class Objects(Protocol):
         earlier try may have been lost. Other bytes are `EXISTS`.
         """
 
+    def replace(self, key: str, data: bytes) -> None:
+        """Put an object, whatever has this key: at no time there is none."""
+
     def get(self, key: str, first: int = 0, size: int | None = None) -> bytes:
         """`size` bytes from `first` on, or all from there on. Fewer bytes than asked for are
         `DAMAGED`; no object is `MISSING`.

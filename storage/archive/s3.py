@@ -133,6 +133,13 @@ class S3Objects:
             if self.get(key) != data:
                 raise ArchiveError(Trouble.EXISTS, key, "other bytes have this key") from error
 
+    def replace(self, key: str, data: bytes) -> None:
+        """See `Objects`."""
+        try:
+            self._client.put_object(Bucket=self._bucket, Key=key, Body=data, **self._put_arguments)
+        except (ClientError, BotoCoreError) as error:
+            raise _told(key, error) from error
+
     def get(self, key: str, first: int = 0, size: int | None = None) -> bytes:
         """See `Objects`."""
         if size == 0:

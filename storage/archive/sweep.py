@@ -3,7 +3,8 @@
 The log decides which segments count: each confirmed one begins where the one before it ended. So
 below the confirmed end everything is settled, and only there anything is removed:
 
-1. a segment without a manifest, which a crash between the two left;
+1. a segment without a manifest, which a crash between the two left; a listing that leaves one out
+   is not believed, it is asked for by name;
 2. a segment of events on no unbroken way to the confirmed end: another owner's was confirmed.
 
 Where two segments hold the same events, either may be the one that was confirmed: both stay. Where
@@ -17,6 +18,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from dalsegno.storage.archive.archive import Archive, offsets_of
+from dalsegno.storage.archive.segment import SegmentCorrupt
 
 
 class Superfluous(NamedTuple):
@@ -30,7 +32,7 @@ class Superfluous(NamedTuple):
 def superfluous(archive: Archive, partition: int, archived_to: int, age_ms: int) -> Superfluous:
     """What may go of a partition whose log has confirmed the events below `archived_to`.
 
-    `age_ms`: younger objects stay. Raises `ArchiveError`, `SegmentCorrupt`.
+    `age_ms`: younger objects stay. Raises `ArchiveError`.
     """
     held = archive.held(partition)
     newest_ms = max((*held.segments.values(), *held.manifests.values()), default=0)
@@ -46,12 +48,19 @@ def superfluous(archive: Archive, partition: int, archived_to: int, age_ms: int)
     unfinished = tuple(
         name
         for name, put_ms in held.segments.items()
-        if name not in held.manifests and settled(name, put_ms)
+        if name not in held.manifests and settled(name, put_ms) and not archive.has(name)
     )
     superseded = tuple(
-        name for name in old if name not in counting and not archive.manifest(name).run_ids
+        name for name in old if name not in counting and not _may_hold_runs(archive, name)
     )
     return Superfluous(unfinished, superseded)
+
+
+def _may_hold_runs(archive: Archive, name: str) -> bool:
+    try:
+        return bool(archive.manifest(name).run_ids)
+    except SegmentCorrupt:
+        return True  # nobody can say: it stays
 
 
 def _on_the_way(names: Iterable[str], archived_to: int) -> frozenset[str]:

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
+from tests.contract.faulty_objects import Fault, FaultyObjects, at_every
 
 from dalsegno.ops.embedded.s3 import EmbeddedS3
 from dalsegno.storage.archive.memory import MemoryObjects
@@ -19,12 +20,21 @@ def real_s3() -> Iterator[EmbeddedS3]:
         yield s3
 
 
-@pytest.fixture(params=["memory", "s3"])
+KINDS = [
+    "memory", "s3", "memory, slow", "s3, slow", "memory, repeating", "s3, repeating",
+]  # fmt: skip
+EVERY = "put", "replace", "get", "stat", "list", "delete"
+
+
+@pytest.fixture(params=KINDS)
 def objects(request: pytest.FixtureRequest) -> Iterator[Objects]:
-    if request.param == "memory":
-        yield MemoryObjects()
-        return
-    made = S3Objects(request.getfixturevalue("real_s3").settings())
+    """Each kind as it is, and one that is slow or repeats: of that its users see nothing."""
+    kind, _, how = request.param.partition(", ")
+    made: Objects = MemoryObjects()
+    if kind == "s3":
+        made = S3Objects(request.getfixturevalue("real_s3").settings())
+    if how:
+        made = FaultyObjects(made, at_every(Fault("slow" if how == "slow" else "repeat"), *EVERY))
     yield made
     made.close()
 
@@ -53,6 +63,13 @@ def test_no_object_is_written_over(objects: Objects, folder: str) -> None:
         objects.put(folder + "k", b"other")
     assert caught.value.trouble is Trouble.EXISTS
     assert objects.get(folder + "k") == b"first"
+
+
+def test_what_is_put_over_is_what_comes_back(objects: Objects, folder: str) -> None:
+    objects.replace(folder + "k", b"first")
+    objects.replace(folder + "k", b"second")
+    assert objects.get(folder + "k") == b"second"
+    assert [each.size for each in objects.list(folder)] == [6]
 
 
 def test_what_is_not_there_is_missing(objects: Objects, folder: str) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.contract.faulty_tables import FaultyTable
 from tests.property import digest_of_log
 from tests.property.digest_of_log import drive
 from tests.property.folding import Folding
@@ -14,7 +15,6 @@ from tests.property.spilling import Spilling, crash_of_memory, run
 from tests.property.test_partition_promises import PartitionMachine
 from tests.simulation.mutants import Mutant
 from tests.simulation.tier_mutants import SPILL_MUTANTS
-from tests.unit.storage.faulty import FaultyTable
 from tests.unit.storage.tables import rocks
 
 from dalsegno.schemas.control import Policy, PolicySet

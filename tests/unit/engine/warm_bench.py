@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from benchmarks.engine_lab.load import run_events
-from tests.unit.storage.faulty import FaultyTable
+from tests.contract.faulty_tables import FaultyTable
 
 from dalsegno.storage.memory import MemoryTable
 from dalsegno.storage.rocksdb import RocksMemory

@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 
 import pytest
-from tests.unit.storage.faulty import FaultyTable
+from tests.contract.faulty_tables import FaultyTable
 from tests.unit.storage.tables import rocks, table
 
 from dalsegno.storage.errors import StoreBusyError, StoreFullError, StoreLostError
