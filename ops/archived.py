@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from dalsegno.ops.folding import fold_records
 from dalsegno.ops.kafka.reader import Reader
+from dalsegno.ops.whole_log import ArchiveGap, end_of, whole_log
 from dalsegno.schemas import codec
 from dalsegno.schemas.outputs import Transition
 from dalsegno.schemas.partitioner import partition_for
@@ -13,13 +14,11 @@ from dalsegno.storage.archive.archive import Archive, Manifest, offsets_of
 from dalsegno.storage.archive.s3 import S3Objects
 from dalsegno.storage.archive.segment import Kind, SegmentCorrupt
 from dalsegno.streams.core.actions import Audit
-from dalsegno.streams.engine.archiving import headers_of, records_of
+from dalsegno.streams.engine.archiving import records_of
 from dalsegno.streams.engine.raw import RawEvent
 from dalsegno.streams.engine.settings import EngineSettings
 
-
-class ArchiveGap(Exception):  # noqa: N818 - what it is
-    """The archive lacks events of a partition, so no history can be folded from it."""
+__all__ = ["ArchiveGap", "Audited", "audit", "chain_of", "open_archive", "partitions_of"]
 
 
 @contextmanager
@@ -87,7 +86,7 @@ def audit(
 
     Raises `ArchiveGap`, `ArchiveError`, `SegmentCorrupt`, `RecordsCorrupt`, `ReadError`.
     """
-    count = _partitions(archive, reader, settings)
+    count = partitions_of(archive, reader, settings)
     number = partition_for(run_id, count)
     chain = chain_of(archive, number)
     key = run_id.encode()
@@ -97,27 +96,17 @@ def audit(
         for each in records_of(archive, manifest, Kind.TRANSITIONS)
         if each.key == key
     ]
-    end = chain[-1].last_offset + 1 if chain else 0
+    end = end_of(chain)
     log_from: int | None = None
 
     def raw() -> Iterator[RawEvent]:
         nonlocal log_from
-        position = 0
-        for manifest in chain:
-            for each in records_of(archive, manifest, Kind.EVENTS):
-                if each.offset >= position:
-                    position = each.offset + 1
-                    yield RawEvent(each.offset, each.at_ms, each.key, each.value, headers_of(each))
-            progress(manifest.last_offset + 1 - manifest.first_offset)
-        if reader is None:
-            return
-        topic = settings.topics.events
-        low, _ = reader.bounds(topic, number)
-        if low > end:
-            raise ArchiveGap(f"partition {number}: events {end} to {low - 1} are nowhere")
-        for record in reader.read(topic, number, end, progress=progress):
-            log_from = record.offset if log_from is None else log_from
-            yield RawEvent(record.offset, record.at_ms, record.key, record.value, record.headers)
+        for each in whole_log(
+            settings, number, archive=archive, chain=chain, reader=reader, progress=progress
+        ):
+            if each.offset >= end and log_from is None:
+                log_from = each.offset
+            yield each
 
     transitions: list[Transition] = []
     differences: list[str] = []
@@ -135,9 +124,10 @@ def audit(
     return Audited(transitions, min(len(kept), len(transitions)), differences, log_from)
 
 
-def _partitions(archive: Archive, reader: Reader | None, settings: EngineSettings) -> int:
+def partitions_of(archive: Archive | None, reader: Reader | None, settings: EngineSettings) -> int:
+    """How many partitions there are. Raises `ArchiveGap` where nothing says so."""
     if reader is not None:
         return reader.partitions(settings.topics.events)
-    for manifest in archive.manifests():
+    for manifest in archive.manifests() if archive is not None else ():
         return manifest.partitions
     raise ArchiveGap("there is nothing in the archive")

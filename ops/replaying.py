@@ -22,9 +22,14 @@ def transitions_of(folded: Iterator[Folded], run_id: str, to: int | None) -> Ite
 
 def diff_lines(transition: Transition) -> list[str]:
     """What changed in the context, one line per path; `+` added, `~` changed, `-` removed."""
-    if not transition.diff:
+    return lines_of(transition.diff)
+
+
+def lines_of(packed: bytes) -> list[str]:
+    """As `diff_lines`, for the diff alone."""
+    if not packed:
         return []
-    diff = values.unpack(transition.diff)
+    diff = values.unpack(packed)
     assert isinstance(diff, dict)
     lines = []
     for mark, name in (("+", "added"), ("~", "changed")):

@@ -3,6 +3,7 @@
 import base64
 import datetime as dt
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from dalsegno.schemas import values
 
@@ -58,6 +59,37 @@ def context_of(run: Fields) -> values.Value:
     """The run's context as values; an empty map when the answer has none."""
     packed = run.get("context")
     return values.unpack(base64.b64decode(packed)) if isinstance(packed, str) and packed else {}
+
+
+class ContextLine(NamedTuple):
+    """A context field. `version`: of the schema that its value is of, 0 if the answer does not say.
+    A secret has no value here.
+    """
+
+    field: str
+    version: int
+    secret: bool
+    value: values.Value
+
+    def shown(self) -> dict[str, object]:
+        """The line for JSON, under the field's name."""
+        said: dict[str, object] = {"version": self.version, "secret": self.secret}
+        return said if self.secret else {**said, "value": self.value}
+
+
+def context_lines(run: Fields) -> list[ContextLine]:
+    """The fields of the run's context by name, secrets among them without their values."""
+    context = context_of(run)
+    shown = context if isinstance(context, dict) else {}
+    secrets = run.get("secrets_omitted")
+    masked = [str(name) for name in secrets] if isinstance(secrets, list) else []
+    pairs = run.get("field_versions")
+    newer = {str(pair[0]): int(pair[1]) for pair in pairs} if isinstance(pairs, list) else {}
+    base = _number(run, "context_schema_version")
+    return [
+        ContextLine(name, newer.get(name, base), name in masked, shown.get(name))
+        for name in sorted({*shown, *masked})
+    ]
 
 
 def run_row(run: Fields) -> tuple[object, ...]:

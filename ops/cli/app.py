@@ -14,10 +14,12 @@ from dalsegno.ops.cli import (
     archive_verify,
     audit,
     check,
+    context_migrate,
     dead_letters_list,
     dead_letters_requeue,
     dead_letters_show,
     dev,
+    diff,
     doctor,
     engine,
     escalations_decide,
@@ -65,6 +67,7 @@ _ALONE: tuple[Callable[..., int | None], ...] = (
     show.show,
     plan.plan,
     replay.replay,
+    diff.diff,
     audit.audit,
     report.report,
     verify.verify,
@@ -83,6 +86,10 @@ _GROUPS: dict[str, tuple[str, dict[str, Callable[..., int | None]]]] = {
             "show": archive_show.show,
             "verify": archive_verify.verify,
         },
+    ),
+    "context": (
+        "The contexts of runs, and the schemas that code declares for them.",
+        {"migrate": context_migrate.migrate},
     ),
     "policy": (
         "The settings in the log that decide about runs.",
@@ -234,6 +241,7 @@ def _known(error: Exception) -> ExitCode | None:
     from dalsegno.ops.policy_file import PolicyFileError
     from dalsegno.schemas.errors import ContractError, KeyMissing, SchemaMissing
     from dalsegno.streams.client import errors as client
+    from dalsegno.streams.client.schema_errors import FieldRefused, SchemaError
     from dalsegno.streams.engine.errors import EngineError as EngineFault
     from dalsegno.streams.engine.errors import StartRefusedError
 
@@ -243,6 +251,7 @@ def _known(error: Exception) -> ExitCode | None:
         ((client.RunRefused, client.ReportRefused, client.WorkerFenced), ExitCode.REFUSED),
         ((AlreadyRequeuedError, StartRefusedError), ExitCode.REFUSED),
         ((client.SettingsError, client.FlowError, client.NameInUse), ExitCode.USAGE),
+        ((SchemaError, FieldRefused), ExitCode.USAGE),
         ((FlowLoadError, NoKeyError, PolicyFileError, ValidationError), ExitCode.USAGE),
         ((KeyMissing, SchemaMissing, ContractError), ExitCode.USAGE),
         ((KeyFileError, FrozenListError), ExitCode.USAGE),

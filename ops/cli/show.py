@@ -11,9 +11,14 @@ from dalsegno.ops.cli.settings import read_settings
 
 def show(
     run_id: Annotated[str, typer.Argument(metavar="RUN", help="Run id")],
+    context_only: Annotated[
+        bool, typer.Option("--context", help="The context alone, every value whole")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Machine-readable")] = False,
 ) -> None:
     """Print a run: its state, its context and its steps.
+
+    With --context, the context with the schema version of each field; secrets are masked.
 
     With --json the document opens with the fields of a TaskContext; `run` holds the rest.
     """
@@ -21,6 +26,9 @@ def show(
     from dalsegno.ops.run_view import context_of, run_row, steps_of, task_context
 
     run = Engines.find(read_settings()).run(run_id)
+    if context_only:
+        _show_context(run, json=json)
+        return
     if json:
         rest = {name: value for name, value in run.items() if name != "context"}
         print_json({**task_context(run), "run": rest})
@@ -40,6 +48,30 @@ def show(
         (*(column.replace("_", " ") for column in columns), "due"),
         ((*(step.get(column, "") for column in columns), _due(step)) for step in steps_of(run)),
         "no steps",
+    )
+
+
+def _show_context(run: Mapping[str, object], *, json: bool) -> None:
+    from dalsegno.ops.run_view import context_lines
+
+    lines = context_lines(run)
+    if json:
+        print_json(
+            {
+                "run_id": run.get("run_id"),
+                "run_version": run.get("run_version"),
+                "schema": run.get("context_schema", ""),
+                "fields": {line.field: line.shown() for line in lines},
+            }
+        )
+        return
+    print_table(
+        ("field", "version", "value"),
+        (
+            (line.field, line.version or "-", "(secret)" if line.secret else repr(line.value))
+            for line in lines
+        ),
+        "the context has no field",
     )
 
 

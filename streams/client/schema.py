@@ -177,7 +177,9 @@ class ContextSchema:
             raise UpcastFailed(self.name, field, number, f"{place}: {error.detail}") from error
         # An upcaster is the user's code: whatever it raises is its failure.
         except Exception as error:
-            raise UpcastFailed(self.name, field, number, f"raised {error!r}") from error
+            # What an exception says may be the value itself.
+            said = type(error).__name__ if field in self.secrets else repr(error)
+            raise UpcastFailed(self.name, field, number, f"raised {said}") from error
 
     def _step(self, from_version: int, field: str) -> dict[str, Callable[[Value], object] | None]:
         if isinstance(from_version, bool) or not 1 <= from_version < self.version:

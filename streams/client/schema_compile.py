@@ -2,8 +2,8 @@
 
 A record is a TypedDict, a dataclass or a msgspec class; its keys are all that may be there. The
 other types are those that a context holds: `None`, `bool`, `int`, `float`, `str`, `bytes`,
-`datetime`, lists, maps from text, and unions, literals and enumerations of them; `Any` says
-nothing. Bounds (`msgspec.Meta`) are held to.
+`datetime`, lists, maps from text, and unions, literals and enumerations of them; `Any` and
+`object` say nothing. Bounds (`msgspec.Meta`) are held to.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class _Compiler:
         if atom is not None:
             name, kinds = atom
             return Atom(name, kinds, _bounded(kinds[0], info))
-        if isinstance(info, types.AnyType):
+        if isinstance(info, types.AnyType) or _is_object(info):
             return Anything()
         if isinstance(info, types.LiteralType):
             return OneOf(info.values)
@@ -98,6 +98,8 @@ class _Compiler:
         if isinstance(info, types.DictType):
             return self._map(info, path)
         name = type(info).__name__.removesuffix("Type").lower()
+        if isinstance(info, types.CustomType):
+            name = info.cls.__name__
         raise Unsuitable(path, f"a context holds no {name}: declare what it is kept as")
 
     def _record(self, info: types.Type, path: str) -> Record:
@@ -125,6 +127,10 @@ class _Compiler:
         bounds = _bounded(dict[object, object], info)
         key = self.shape(info.key_type, path)
         return MapOf(key, self.shape(info.value_type, within(path, "*")), bounds)
+
+
+def _is_object(info: types.Type) -> bool:
+    return isinstance(info, types.CustomType) and info.cls is object
 
 
 def _bare(info: types.Type) -> types.Type:

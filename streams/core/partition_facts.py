@@ -8,7 +8,7 @@ from dalsegno.streams.core.arrivals import Arrivals
 from dalsegno.streams.core.controls import Controls
 from dalsegno.streams.core.moment import Moment
 from dalsegno.streams.core.runs import Runs
-from dalsegno.streams.core.runstate import NEVER
+from dalsegno.streams.core.runstate import NEVER, Run
 from dalsegno.streams.core.tombstones import Tombstone, Tombstones
 
 
@@ -114,6 +114,13 @@ class PartitionFacts:
     def erasures(self) -> list[tuple[bytes, Tombstone]]:
         """Runs that were erased, by the digest of their ids, in the order of the requests."""
         return sorted(self._stones.all(), key=lambda each: each[1].offset)
+
+    def live_run(self, run_id: str) -> Run | None:
+        """The run itself, if it is live: to look at, never to change. It is kept up to date until
+        it has ended, its end included.
+        """
+        found = self._runs.get(run_id)
+        return found if isinstance(found, Run) else None
 
     def erased(self, run_id: str) -> Tombstone | None:
         """What is kept of a run that was erased."""

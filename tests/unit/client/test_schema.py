@@ -71,6 +71,7 @@ class Loan(TypedDict):
     tree: NotRequired[Node]
     paid: NotRequired[Card | Cash]
     free: NotRequired[Any]
+    open: NotRequired[dict[str, object]]
     ready: NotRequired[bool]
 
 
@@ -99,6 +100,7 @@ PERSON = {"name": "Ada", "address": {"street": "x"}, "tags": ["a"]}
         ("paid", {"kind": "card", "last": "1234"}),
         ("paid", {"kind": "cash"}),
         ("free", {"what": [None, 1.5, {"ever": b""}]}),
+        ("open", {"what": [None]}),
     ],
 )
 def test_what_fits_is_taken(field: str, value: object) -> None:

@@ -1,0 +1,76 @@
+"""What commands share that fold whole partitions: the archive if there is one, Kafka behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+from dalsegno.ops.cli.archive_open import archive_settings, told
+from dalsegno.ops.cli.render import progress_bar
+from dalsegno.ops.cli.settings import read_settings
+
+if TYPE_CHECKING:
+    from dalsegno.ops.folding import Folded
+    from dalsegno.ops.kafka.reader import Reader
+    from dalsegno.storage.archive.archive import Archive
+    from dalsegno.streams.engine.settings import EngineSettings
+
+
+class WholeFold:
+    """Folds partitions from their first event on. `count`: how many there are."""
+
+    def __init__(
+        self,
+        settings: EngineSettings,
+        *,
+        archive: Archive | None,
+        reader: Reader | None,
+        count: int,
+        advance: Callable[[int], None],
+    ) -> None:
+        self._settings = settings
+        self._archive = archive
+        self._reader = reader
+        self._advance = advance
+        self.count = count
+
+    def partition(self, number: int) -> Iterator[Folded]:
+        """Raises `ArchiveGap` where events are neither archived nor in Kafka."""
+        from dalsegno.ops.archived import chain_of
+        from dalsegno.ops.folding import fold_records
+        from dalsegno.ops.whole_log import whole_log
+
+        chain = chain_of(self._archive, number) if self._archive is not None else []
+        raw = whole_log(
+            self._settings,
+            number,
+            archive=self._archive,
+            chain=chain,
+            reader=self._reader,
+            progress=self._advance,
+        )
+        return fold_records(self._settings, raw, number, self.count)
+
+
+@contextmanager
+def whole_fold(*, archive_only: bool) -> Iterator[WholeFold]:
+    """Opens the archive, if the settings have one, and Kafka unless `archive_only`."""
+    from dalsegno.ops.archived import open_archive, partitions_of
+    from dalsegno.ops.kafka.reader import Reader
+
+    settings = archive_settings() if archive_only else read_settings()
+    with told(), ExitStack() as stack:
+        archive = None
+        if settings.archive.enabled:
+            archive = stack.enter_context(open_archive(settings))
+        reader = None if archive_only else stack.enter_context(Reader(settings))
+        bar = stack.enter_context(progress_bar())
+        task = bar.add_task("folding", total=None)
+        yield WholeFold(
+            settings,
+            archive=archive,
+            reader=reader,
+            count=partitions_of(archive, reader, settings),
+            advance=lambda n: bar.advance(task, n),
+        )

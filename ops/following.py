@@ -1,0 +1,87 @@
+"""Contexts of runs as a fold has them: in clear, at each run version that a record leaves."""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from dalsegno.ops.folding import Folded
+from dalsegno.schemas.outputs import RunState
+from dalsegno.streams.core.actions import Audit
+from dalsegno.streams.core.run_table import FINAL_RUNS
+from dalsegno.streams.core.runstate import Run
+
+
+class HeldContext(NamedTuple):
+    """The context of a run at one run version. Holds secrets: show nothing but `fields` of it.
+
+    `context` is a MessagePack map. `versions`: by field, of the context schema.
+    """
+
+    run_id: str
+    flow: str
+    state: RunState
+    run_version: int
+    schema: str
+    schema_version: int
+    versions: dict[str, int]
+    context: bytes
+    secrets: frozenset[str]
+
+    @property
+    def ended(self) -> bool:
+        """Whether the run is over."""
+        return self.state in FINAL_RUNS
+
+
+def follow(folded: Iterator[Folded], wanted: Callable[[Run], bool]) -> Iterator[HeldContext]:
+    """The context of each wanted run after each record that moved it, the one that ended it
+    included. A run that was erased is followed no further.
+    """
+    live: dict[str, Run] = {}
+    for each in folded:
+        moved = dict.fromkeys(
+            output.action.transition.run_id
+            for output in each.outputs
+            if isinstance(output.action, Audit)
+        )
+        for run_id in moved:
+            run = each.partition.live_run(run_id)
+            if run is not None and wanted(run):
+                live[run_id] = run
+                yield held_context(run)
+                continue
+            last = live.pop(run_id, None)
+            # Its end was adopted into the run before the run was let go.
+            if last is not None and each.partition.erased(run_id) is None:
+                yield held_context(last)
+
+
+def held_context(run: Run) -> HeldContext:
+    """The run's context as it is now."""
+    head = run.head
+    newer = dict(head.field_versions)
+    return HeldContext(
+        run_id=run.id,
+        flow=head.flow,
+        state=head.state,
+        run_version=head.run_version,
+        schema=head.context_schema,
+        schema_version=head.context_schema_version,
+        versions={
+            name: newer.get(name, head.context_schema_version) for name in run.context.names()
+        },
+        context=run.context.pack(),
+        secrets=run.entry.plan.secrets,
+    )
+
+
+def last_contexts(
+    folded: Iterator[Folded], flow: str, *, live_only: bool = False
+) -> list[HeldContext]:
+    """The context of each run of a flow as it is now, or was at its end."""
+    last: dict[str, HeldContext] = {}
+    for held in follow(folded, lambda run: run.head.flow == flow):
+        if held.ended and live_only:
+            last.pop(held.run_id, None)
+        else:
+            last[held.run_id] = held
+    return list(last.values())

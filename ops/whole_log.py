@@ -1,0 +1,52 @@
+"""All events of a partition, from its first on: from the archive, and from Kafka behind it."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from dalsegno.ops.kafka.reader import Reader
+from dalsegno.storage.archive.archive import Archive, Manifest
+from dalsegno.storage.archive.segment import Kind
+from dalsegno.streams.engine.archiving import headers_of, records_of
+from dalsegno.streams.engine.raw import RawEvent
+from dalsegno.streams.engine.settings import EngineSettings
+
+
+class ArchiveGap(Exception):  # noqa: N818 - what it is
+    """The archive lacks events of a partition, so no history can be folded from it."""
+
+
+def end_of(chain: Sequence[Manifest]) -> int:
+    """The first offset that a chain of segments does not hold."""
+    return chain[-1].last_offset + 1 if chain else 0
+
+
+def whole_log(
+    settings: EngineSettings,
+    number: int,
+    *,
+    archive: Archive | None,
+    chain: Sequence[Manifest],
+    reader: Reader | None,
+    progress: Callable[[int], None] = lambda _: None,
+) -> Iterator[RawEvent]:
+    """Events of partition `number`: those of the chain, then those that only Kafka has.
+
+    Raises `ArchiveGap` where neither has an event, `ArchiveError`, `SegmentCorrupt`,
+    `RecordsCorrupt`, `ReadError`.
+    """
+    position = 0
+    for manifest in chain:
+        assert archive is not None, "a chain is of an archive"
+        for each in records_of(archive, manifest, Kind.EVENTS):
+            if each.offset >= position:
+                position = each.offset + 1
+                yield RawEvent(each.offset, each.at_ms, each.key, each.value, headers_of(each))
+        progress(manifest.last_offset + 1 - manifest.first_offset)
+    if reader is None:
+        return
+    topic = settings.topics.events
+    end = end_of(chain)
+    low, _ = reader.bounds(topic, number)
+    if low > end:
+        raise ArchiveGap(f"partition {number}: events {end} to {low - 1} are nowhere")
+    for record in reader.read(topic, number, end, progress=progress):
+        yield RawEvent(record.offset, record.at_ms, record.key, record.value, record.headers)
