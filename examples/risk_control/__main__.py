@@ -1,4 +1,5 @@
-"""`make demo`: 200 applications, seven services, two engines, two workers, and what can go wrong.
+"""`make demo`: 200 applications, seven services, two engines, two workers, and what can go wrong;
+then 20 more, while an engine loses its disk, and one run's history from S3 alone.
 
     python -m examples.risk_control [--applications N] [--seed N] [--no-faults]
 
@@ -24,8 +25,9 @@ from rich.live import Live
 from dalsegno.client import Client
 from dalsegno.ops.embedded import EmbeddedKafka
 from dalsegno.ops.embedded.ports import free_ports
+from dalsegno.ops.embedded.s3 import EmbeddedS3
 from dalsegno.schemas.topics import Topics
-from examples.risk_control import facts
+from examples.risk_control import facts, second_act
 from examples.risk_control.faults import Fault, Timeline
 from examples.risk_control.flow import risk
 from examples.risk_control.outage import Outage
@@ -36,20 +38,23 @@ from examples.risk_control.screen import Screen, show_facts
 CLI = ["-m", "dalsegno.ops.cli"]
 STARTS_PER_S = 8.0
 LIMIT_S = 150.0
+ENGINES = ("engine-1", "engine-2")
+SECOND_ACT = 20
+"""Applications of the second act."""
 
 
 class Starter(threading.Thread):
     """Starts the applications at a steady pace; a broker that is away only delays it."""
 
-    def __init__(self, client: Client, seed: int, applications: int) -> None:
+    def __init__(self, client: Client, seed: int, applications: range) -> None:
         super().__init__(name="starter")
         self._client, self._seed, self._applications = client, seed, applications
         self.started: list[str] = []
 
     def run(self) -> None:
         begun = time.monotonic()
-        for number in range(self._applications):
-            time.sleep(max(0.0, begun + number / STARTS_PER_S - time.monotonic()))
+        for place, number in enumerate(self._applications):
+            time.sleep(max(0.0, begun + place / STARTS_PER_S - time.monotonic()))
             who = applicant(number, self._seed)
             name = str(who["application"])
             self.started.append(self._client.start(risk, {"applicant": who}, run_id=name))
@@ -58,23 +63,27 @@ class Starter(threading.Thread):
 class Demo:
     """Brings everything up, runs the applications, tears everything down."""
 
-    def __init__(self, folder: Path, seed: int, applications: int) -> None:
-        self.seed, self.applications = seed, applications
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.seed = seed
         self.ledgers = folder / "ledgers"
         self.ledgers.mkdir()
         self.kafka = EmbeddedKafka(folder / "kafka")
         self.kafka.start()
-        self.ports = dict(zip((*SERVICES, "engine-1", "engine-2"), free_ports(9), strict=True))
+        self.s3 = EmbeddedS3(folder / "s3")
+        self.s3.start()
+        self.ports = dict(zip((*SERVICES, *ENGINES), free_ports(9), strict=True))
         self.env = {
             "DALSEGNO_BOOTSTRAP_SERVERS": self.kafka.bootstrap,
             "DALSEGNO_MAC_KEYS": f"demo:{secrets.token_hex(32)}",
             "DALSEGNO_DEV": "true",
+            **second_act.settings(self.s3),
             **{
                 f"RISK_CONTROL_{name.upper().replace('-', '_')}_URL": self.url(name)
                 for name in SERVICES
             },
         }
         self.fleet = Fleet(folder, self.env)
+        self.disks = {name: second_act.Disk(folder, name) for name in ENGINES}
 
     def url(self, name: str) -> str:
         """Where a service or an engine answers."""
@@ -94,9 +103,11 @@ class Demo:
                 name,
                 ["-m", "examples.risk_control.service", name, str(self.ports[name]), str(book)],
             )
-        for name in ("engine-1", "engine-2"):
+        for name in ENGINES:
             self.fleet.start(
-                name, [*CLI, "engine", "--name", name, "--port", str(self.ports[name])]
+                name,
+                [*CLI, "engine", "--name", name, "--port", str(self.ports[name])],
+                self.disks[name].environment,
             )
         for name in ("worker-1", "worker-2"):
             self.fleet.start(
@@ -104,7 +115,7 @@ class Demo:
             )
         for name in SERVICES:
             wait_for(self.url(name) + "health")
-        for name in ("engine-1", "engine-2"):
+        for name in ENGINES:
             wait_for(self.url(name) + "readyz")
 
     def faults(self) -> list[Fault]:
@@ -127,23 +138,28 @@ class Demo:
             Fault(0.75, "kill -9 the broker", kafka.kill, 1.0, lambda: _start(kafka)),
         ]
 
-    def run(self, screen: Screen, live: Live, timeline: Timeline) -> int:
-        """Start all applications, wait for their ends; returns how many ended in time."""
+    def run(
+        self, applications: range, console: Console, outage: Outage, timeline: Timeline
+    ) -> None:
+        """Start these applications, and wait for their ends and those of the faults."""
         begun = time.monotonic()
-        with Client(bootstrap_servers=self.kafka.bootstrap) as client:
-            starter = Starter(client, self.seed, self.applications)
+        screen = Screen(self.fleet, self.ledgers, len(applications), outage)
+        with (
+            Client(bootstrap_servers=self.kafka.bootstrap) as client,
+            Live(console=console, refresh_per_second=5) as live,
+        ):
+            starter = Starter(client, self.seed, applications)
             starter.start()
             while (now := time.monotonic()) - begun < LIMIT_S:
                 started = list(starter.started)
                 ended = sum(client.result(run_id) is not None for run_id in started)
-                timeline.step(len(started) / self.applications, now)
+                timeline.step(len(started) / len(applications), now)
                 broker = "[green]up[/]" if self.kafka.alive else "[red]down[/]"
                 live.update(screen.render(len(started), ended, broker, timeline.told))
-                if ended == self.applications and timeline.done:
+                if ended == len(applications) and timeline.done:
                     break
                 time.sleep(0.1)
             starter.join()
-            return ended
 
     def verified(self) -> bool:
         """`dalsegno verify`: the log folded again equals the engines' tables."""
@@ -165,9 +181,21 @@ class Demo:
             check=False,
         )
 
+    def history(self, console: Console, run_id: str) -> bool:
+        """All processes and Kafka end; then one run's history, from the bucket alone."""
+        env = {**os.environ, **self.env}
+        second_act.history(env, run_id)
+        self.fleet.stop()
+        self.kafka.stop()
+        found = second_act.history(env, run_id)
+        console.print(f"Kafka is off. Run {run_id}, from S3 alone:")
+        console.print(found.text, highlight=False, markup=False)
+        return found.whole
+
     def down(self) -> None:
         self.fleet.stop()
         self.kafka.stop()
+        self.s3.stop()
 
 
 def _start(kafka: EmbeddedKafka) -> None:
@@ -185,23 +213,25 @@ def main(argv: list[str] | None = None) -> int:
     # A broker that is killed is announced by the client's log: beside the table, not across it.
     logging.basicConfig(filename=folder / "demo.log", level=logging.INFO)
     console.print(f"logs and ledgers: {folder}")
-    demo = Demo(folder, options.seed, options.applications)
+    demo = Demo(folder, options.seed)
+    first, both = range(options.applications), options.applications + SECOND_ACT
     try:
         demo.up()
-        timeline = Timeline([] if options.no_faults else demo.faults())
-        outage = Outage([demo.url(name) for name in ("engine-1", "engine-2")], "data-validation")
+        faults = not options.no_faults
+        outage = Outage([demo.url(name) for name in ENGINES], "data-validation")
         outage.start()
-        screen = Screen(demo.fleet, demo.ledgers, options.applications, outage)
-        with Live(console=console, refresh_per_second=5) as live:
-            demo.run(screen, live, timeline)
+        demo.run(first, console, outage, Timeline(demo.faults() if faults else []))
         outage.stop()
+        lost = demo.disks["engine-2"].fault(0.5, demo.fleet)
+        demo.run(range(len(first), both), console, outage, Timeline([lost] if faults else []))
+        wait_for(demo.url("engine-2") + "readyz")
         verified = demo.verified()
-        found = facts.gather(
-            demo.kafka.bootstrap, Topics(), demo.ledgers, options.seed, options.applications
-        )
-        show_facts(console, found, verified, time.monotonic() - begun)
+        found = facts.gather(demo.kafka.bootstrap, Topics(), demo.ledgers, options.seed, both)
         demo.report(console.width)
-        return 0 if found.right and verified and found.runs == options.applications else 1
+        show_facts(console, found, verified, time.monotonic() - begun)
+        known = demo.history(console, f"app-{options.seed}-{len(first):04d}")
+        console.print(f"whole demo: {time.monotonic() - begun:.0f} s")
+        return 0 if found.right and verified and known and found.runs == both else 1
     finally:
         demo.down()
 

@@ -20,19 +20,20 @@ class Fleet:
     def __init__(self, folder: Path, env: dict[str, str]) -> None:
         self._folder = folder
         self._env = {**os.environ, **env}
-        self._commands: dict[str, list[str]] = {}
+        self._commands: dict[str, tuple[list[str], dict[str, str]]] = {}
         self._guards: dict[str, subprocess.Popen[bytes]] = {}
 
     def extend(self, env: dict[str, str]) -> None:
         """What is started from now on has these variables, too."""
         self._env.update(env)
 
-    def start(self, name: str, command: list[str]) -> None:
-        """Start `command` (arguments after the Python interpreter) as `name`."""
-        self._commands[name] = command
+    def start(self, name: str, command: list[str], env: dict[str, str] | None = None) -> None:
+        """Start `command` (arguments after the Python interpreter) as `name`; `env` is its own."""
+        own = env or {}
+        self._commands[name] = (command, own)
         with (self._folder / f"{name}.log").open("ab") as log:
             self._guards[name] = spawn_guarded(
-                [sys.executable, *command], self._pidfile(name), log, self._env
+                [sys.executable, *command], self._pidfile(name), log, {**self._env, **own}
             )
 
     def _pidfile(self, name: str) -> Path:
@@ -49,7 +50,7 @@ class Fleet:
         _ended(self._guards.pop(name))
 
     def restart(self, name: str) -> None:
-        self.start(name, self._commands[name])
+        self.start(name, *self._commands[name])
 
     def alive(self, name: str) -> bool:
         guard = self._guards.get(name)
