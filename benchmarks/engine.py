@@ -19,7 +19,7 @@ from rich.table import Table
 
 from dalsegno.ops.embedded import EmbeddedKafka
 from dalsegno.streams.engine.logread import LogReader
-from dalsegno.streams.engine.restore import sequence_of
+from dalsegno.streams.engine.restore import sequence_in
 
 BACKLOG_AIM = 15_000
 P50_AIM_MS, P99_AIM_MS = 10.0, 40.0
@@ -82,7 +82,7 @@ class HandoffWatch(threading.Thread):
             message = self._consumer.poll(0.1)
             if message is not None and message.error() is None:
                 now = time.time()
-                sequence = sequence_of(message.headers())
+                sequence = sequence_in(message)
                 if sequence is not None:
                     self.seen[message.partition(), sequence.offset] = now
         self._consumer.close()

@@ -44,7 +44,7 @@ def _read(reader: Reader, settings: EngineSettings, webhook: Webhook) -> Deliver
         except LedgerError:
             ledger = Ledger(place.offset)
         for record in reader.read(topic, place.partition, ledger.base):
-            sequence = sequence_of([(name, value) for name, value in record.headers])
+            sequence = sequence_of(record.headers)
             if ledger.read(record.offset, 0 if sequence is None else sequence.count):
                 unsettled.append(record.at_ms)
     return Delivery(webhook.name, webhook.url, len(unsettled), min(unsettled, default=0))

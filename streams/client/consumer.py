@@ -32,6 +32,7 @@ from dalsegno.streams.client.commits import Commits, Fenced
 from dalsegno.streams.client.config import ClientConfig, KafkaConfig
 from dalsegno.streams.client.holding import Holding
 from dalsegno.streams.client.marks import NOWHERE, Place, Seen, parse_mark
+from dalsegno.streams.client.record_headers import HeaderNamesError, headers_of
 from dalsegno.streams.client.standstill import Standstill
 from dalsegno.streams.core.sequence import Sequence as HandoffSequence
 
@@ -258,10 +259,12 @@ class QueueConsumer:
         batch: set[tuple[str, str, int]] = set()
         for message in messages:
             partition = message.partition()
-            headers = dict(message.headers() or ())
+            headers = self._headers(message)
             mark = places.get(partition) or self._marks.get(partition, NOWHERE)
-            place = _place(headers.get(SEQUENCE))
+            place = _place(headers.get(SEQUENCE)) if headers else None
             places[partition] = mark if place is None else max(mark, place)
+            if headers is None:
+                continue
             if place is not None and place <= mark:
                 self.counts.repeats += 1
                 continue
@@ -278,6 +281,14 @@ class QueueConsumer:
             )
         return fresh, places
 
+    def _headers(self, message: Message) -> dict[str, bytes] | None:
+        """None for a record that no engine has put there."""
+        try:
+            return dict(headers_of(message))
+        except HeaderNamesError as error:
+            self._unreadable(error)
+            return None
+
     def _decode(self, message: Message) -> Handoff | None:
         """None for bytes that are no handoff: nobody can start them, their epoch expires by
         itself.
@@ -285,15 +296,19 @@ class QueueConsumer:
         try:
             record = codec.decode(message.value() or b"")
         except DecodeError as error:
-            _LOG.error("%s[%s]@%s: %s", self._topic, message.partition(), message.offset(), error)
+            self._unreadable(f"{self._topic}[{message.partition()}]@{message.offset()}: {error}")
         else:
             if isinstance(record, Handoff):
                 return record
-            _LOG.error(
-                "%s[%s]@%s: not a handoff", self._topic, message.partition(), message.offset()
+            self._unreadable(
+                f"{self._topic}[{message.partition()}]@{message.offset()}: "
+                f"a {type(record).__name__}"
             )
-        self.counts.unreadable += 1
         return None
+
+    def _unreadable(self, error: object) -> None:
+        _LOG.error("not a handoff of ours: %s", error)
+        self.counts.unreadable += 1
 
     def _commit(self, places: dict[int, Place], messages: Sequence[Message]) -> set[int]:
         """The partitions that the group now counts as taken up to these messages."""

@@ -19,7 +19,7 @@ from dalsegno.streams.core.sequence import Sequence
 from dalsegno.streams.engine.header_names import LenientHeaders
 from dalsegno.streams.engine.logread import LogReader
 from dalsegno.streams.engine.raw import RawEvent, raw_event
-from dalsegno.streams.engine.restore import sequence_of
+from dalsegno.streams.engine.restore import sequence_in
 from dalsegno.streams.engine.settings import EngineSettings
 
 log = structlog.get_logger(__name__)
@@ -125,7 +125,7 @@ class Segmenter:
         passed = begin
         newest: Sequence | None = None
         for message in reader.read(self._settings.topics.transitions, partition, begin):
-            sequence = sequence_of(message.headers())
+            sequence = sequence_in(message)
             if sequence is None:
                 continue
             if sequence.offset > events[1]:

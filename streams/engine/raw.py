@@ -7,6 +7,7 @@ from typing import NamedTuple
 from aiokafka import TopicPartition
 from confluent_kafka import Message
 
+from dalsegno.streams.client.record_headers import HeaderNamesError, headers_of
 from dalsegno.streams.engine.header_names import LenientHeaders
 
 
@@ -26,8 +27,8 @@ def raw_event(message: Message, lenient: LenientHeaders) -> RawEvent:
     Raises `KafkaError` or `TimeoutError` while such a record cannot be read.
     """
     try:
-        return _with(message, tuple((n, held or b"") for n, held in message.headers() or ()))
-    except UnicodeDecodeError:
+        return _with(message, headers_of(message))
+    except HeaderNamesError:
         offset = message.offset() or 0
         place = TopicPartition(message.topic(), message.partition())
         return _with(message, lenient.of(place, offset))
@@ -36,8 +37,8 @@ def raw_event(message: Message, lenient: LenientHeaders) -> RawEvent:
 def raw_fault(message: Message) -> RawEvent:
     """A record of the faults topic. Without its headers it is refused, and only it."""
     try:
-        return _with(message, tuple((n, held or b"") for n, held in message.headers() or ()))
-    except UnicodeDecodeError:
+        return _with(message, headers_of(message))
+    except HeaderNamesError:
         return _with(message, ())
 
 

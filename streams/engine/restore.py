@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 import time
 from collections.abc import Iterable, Mapping
+from collections.abc import Sequence as ListOf
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -18,11 +19,14 @@ from dalsegno.schemas import headers
 from dalsegno.schemas.codec import decode
 from dalsegno.schemas.errors import DecodeError
 from dalsegno.schemas.outputs import Claim
+from dalsegno.streams.client.record_headers import HeaderNamesError, headers_of
 from dalsegno.streams.core.sequence import Sequence
 from dalsegno.streams.engine.errors import RestoreError
 from dalsegno.streams.engine.security import librdkafka_options
 from dalsegno.streams.engine.settings import EngineSettings
 from dalsegno.streams.engine.sinks import Sink
+
+Headers = ListOf[tuple[str, bytes]]
 
 CLAIM_KEY: Final = b"\x00claim"
 """Key of the owner's claim in the changelog. It is not a part of the state."""
@@ -190,18 +194,26 @@ def read_tails(consumer: Consumer, job: RestoreJob) -> dict[str, Sequence]:
     deadline = time.monotonic() + _TAIL_TIMEOUT_S
     while len(marks) < len(places) and time.monotonic() < deadline:
         for message in _checked(consumer.consume(len(places), _POLL_S)):
-            sequence = sequence_of(message.headers())
+            sequence = sequence_in(message)
             if sequence is not None:
                 marks[names[message.topic() or ""]] = sequence
     consumer.unassign()
     return marks
 
 
-def sequence_of(found: list[tuple[str, bytes]] | None) -> Sequence | None:
+def sequence_in(message: Message) -> Sequence | None:
+    """The sequence of an output; None for a record that is none of ours."""
+    try:
+        return sequence_of(headers_of(message))
+    except HeaderNamesError:
+        return None
+
+
+def sequence_of(found: Headers) -> Sequence | None:
     """The sequence in a record's headers: the last one, since a dead letter keeps the
     original's.
     """
-    for name, value in reversed(found or []):
+    for name, value in reversed(found):
         if name == headers.SEQUENCE:
             try:
                 return Sequence.unpack(value)

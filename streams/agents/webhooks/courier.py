@@ -24,7 +24,7 @@ from dalsegno.streams.agents.webhooks.target import Target, Waiting
 from dalsegno.streams.core.partition import Partition
 from dalsegno.streams.engine import metrics_catalogue as catalogue
 from dalsegno.streams.engine.metrics import EngineMetrics
-from dalsegno.streams.engine.restore import sequence_of
+from dalsegno.streams.engine.restore import sequence_in
 from dalsegno.streams.engine.settings import EngineSettings
 
 log = structlog.get_logger(__name__)
@@ -274,9 +274,7 @@ class Courier:
 
 def _count_of(record: Message) -> int:
     """The dense count of an output; 0 of what is none."""
-    found = record.headers() or []
-    pairs = found.items() if isinstance(found, dict) else found
-    sequence = sequence_of([(name, value) for name, value in pairs if isinstance(value, bytes)])
+    sequence = sequence_in(record)
     return 0 if sequence is None else sequence.count
 
 

@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from tests.integration.client.fixtures import lab  # noqa: F401
 from tests.integration.client.lab import LIMIT_S, PARTITIONS, Lab, wait_for
+from tests.integration.strangers import send_bad_header_name
 
 from dalsegno.client import (
     BlockingContext,
@@ -91,6 +92,18 @@ def test_a_step_is_reported_started_before_its_body_and_completed_after_it(
     # type: ignore[attr-defined]
     assert values.unpack(lab.events("p", StepCompleted)[0].ops) == [["set", ["x"], 8]]
     assert bodies.contexts["r"].traceparent == trace
+
+
+def test_a_record_in_the_queue_whose_header_has_no_name_costs_only_itself(
+    lab: Lab,  # noqa: F811
+    bodies: Bodies,
+) -> None:
+    queue = lab.topics.queue("default")
+    for number in range(PARTITIONS):
+        asyncio.run(send_bad_header_name(lab.bootstrap, queue, number))
+    lab.worker(bodies.flow)
+    lab.hand(lab.make("r", "quick", inputs={"a": 1}))
+    lab.wait_kinds("r", "StepStarted", "StepCompleted")
 
 
 def test_the_hello_comes_first_and_its_offset_is_the_incarnation(

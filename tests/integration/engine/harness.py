@@ -16,16 +16,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from aiokafka import AIOKafkaProducer
-from aiokafka.record.util import calc_crc32c
 from confluent_kafka import Message, Producer
+from tests.integration.strangers import send_bad_header_name
 
 from dalsegno.schemas.codec import encode
 from dalsegno.schemas.events import RiskFlagged, RunEvent
 from dalsegno.schemas.partitioner import partition_for
 from dalsegno.streams.core.sequence import Sequence
 from dalsegno.streams.engine.logread import LogReader
-from dalsegno.streams.engine.restore import sequence_of
+from dalsegno.streams.engine.restore import sequence_in
 from dalsegno.streams.engine.settings import EngineSettings
 from dalsegno.streams.engine.topics_admin import TopicAdmin
 
@@ -114,16 +113,7 @@ class Lab:
         self.producer.poll(0)
 
     async def send_bad_header_name(self, partition: int) -> None:
-        """No client sends such a name: the bytes of a good one are replaced in a built batch."""
-        async with AIOKafkaProducer(bootstrap_servers=self.bootstrap) as producer:
-            batch = producer.create_batch()
-            batch.append(
-                key=b"key", value=b"not an event", timestamp=None, headers=[("name", b"1")]
-            )
-            data = bytearray(batch._build()).replace(b"name", b"\xff\xfe\xff\xfe")
-            data[17:21] = calc_crc32c(bytes(data[21:])).to_bytes(4, "big")
-            batch._buffer = data
-            await (await producer.send_batch(batch, self.topics.events, partition=partition))
+        await send_bad_header_name(self.bootstrap, self.topics.events, partition)
 
     def flush(self) -> None:
         assert self.producer is not None
@@ -153,7 +143,7 @@ class Lab:
             seen: dict[Sequence, tuple[object, object]] = {}
             kept: list[tuple[Sequence, Message]] = []
             for message in self.read(topic, partition):
-                sequence = sequence_of(message.headers())
+                sequence = sequence_in(message)
                 assert sequence is not None
                 body = (message.key(), message.value())
                 assert seen.setdefault(sequence, body) == body, f"{sequence}: other bytes"
