@@ -123,11 +123,17 @@ class RecoveryReleased(PartitionControl, frozen=True, kw_only=True, gc=False):
 
 
 class RunRestored(RunControl, frozen=True, kw_only=True, gc=False):
-    """A cold run comes back from the archive. One-shot by `restore_id`."""
+    """A cold run comes back from the archive, with what its stub's digest stands for.
+
+    `absent`: the cluster has never heard of it, and takes it from another one's archive; `parts`
+    has its plan too. `trouble`: it cannot be brought back, and why; `parts` is empty then.
+    """
 
     restore_id: str
     parts: bytes
     digest: bytes
+    absent: bool = False
+    trouble: str = ""
 
 
 class DecisionKey(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -299,13 +305,18 @@ class DecisionMade(RunControl, frozen=True, kw_only=True, gc=False):
 
 
 class ArchiveConfirmed(PartitionControl, frozen=True, kw_only=True, gc=False):
-    """A segment is archived, read back and verified: what it holds may leave the tiers above."""
+    """A segment is archived, read back and verified: what it holds may leave the tiers above.
+
+    Of events, or of the states of runs: `run_digests` are those of their parts, in the order of
+    `run_ids`. A run leaves if its parts still have that digest.
+    """
 
     segment: str
     digest: bytes
     first_offset: int
     last_offset: int
     run_ids: tuple[str, ...] = ()
+    run_digests: tuple[bytes, ...] = ()
 
 
 class ErasureRequested(RunControl, frozen=True, kw_only=True, gc=False):
