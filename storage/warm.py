@@ -63,7 +63,7 @@ class WarmStore:
         table is of another one, or cannot be read.
         """
         self._table = table
-        self._meta = Meta(FORMAT, identity, -1, 0, 0, 0)
+        self._meta = Meta(FORMAT, identity, -1, 0, 0, 0, 0)
         sealed = table.get_many([META])[0]
         if sealed is None:
             if table.scan(b"", b"\xff", 1):
@@ -122,6 +122,7 @@ class WarmStore:
             meta.caught_up_ms if place is None else place.caught_up_ms,
             meta.runs + merge.runs_more,
             meta.open + merge.open_more,
+            meta.cold + merge.cold_more,
         )
         changes = merge.changes()
         changes[META] = seal_record(META, new)
@@ -175,12 +176,12 @@ class WarmStore:
         return [key[1:].decode() for key, _ in self._table.scan(first, _behind(RUN), limit)]
 
     def moving(self) -> list[str]:
-        """Runs with attempts in flight or steps in lines."""
+        """Runs with attempts in flight or steps in lines, and those wanted from the archive."""
         return [key[1:].decode() for key, _ in self._all(MOVING)]
 
     def totals(self) -> Totals:
         """How many are stored."""
-        return Totals(self._meta.runs, self._meta.open)
+        return Totals(self._meta.runs, self._meta.open, self._meta.cold)
 
     def others(self) -> list[tuple[bytes, bytes]]:
         """Parts that belong to no run and no plan."""

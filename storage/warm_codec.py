@@ -6,7 +6,7 @@
 | `"r" run` | the run: header, small parts, names of the parts outside |
 | `"x" run 00 part` | a part outside: of a run whose parts are more than `INLINE_BYTES` together |
 | `"t" due run`, `"l" due run` | deadlines on log and on live time (uint64 big-endian) |
-| `"f" run` | attempts are in flight, or steps stand in lines |
+| `"f" run` | attempts are in flight, steps stand in lines, or it is wanted from the archive |
 | `"p" digest` | a plan and who names it |
 | `"o" key` | any other part |
 
@@ -55,6 +55,7 @@ class Meta(msgspec.Struct, array_like=True, frozen=True):
     caught_up_ms: int
     runs: int
     open: int
+    cold: int = 0
 
 
 class RunRecord(msgspec.Struct, array_like=True, frozen=True):

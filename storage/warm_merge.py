@@ -26,7 +26,7 @@ from dalsegno.storage.warm_codec import (
 )
 from dalsegno.streams.core.plan_pack import before_of
 from dalsegno.streams.core.runstate import NEVER
-from dalsegno.streams.core.state_codec import KIND_RUN, Prefix, StateCorrupt, read_prefix
+from dalsegno.streams.core.state_codec import KIND_COLD, KIND_RUN, Prefix, StateCorrupt, read_prefix
 
 _PLAN_PART: Final = b"p"
 _NO_PLAN: Final = PlanRecord(b"", 0, 0)
@@ -47,6 +47,7 @@ class Merge:
         self._plans: dict[bytes, bytes | None] = {}
         self.runs_more = 0
         self.open_more = 0
+        self.cold_more = 0
 
     def changes(self) -> dict[bytes, bytes | None]:
         """What to write, all of it or nothing."""
@@ -113,6 +114,7 @@ class Merge:
         was, now = _prefix(old), _prefix(new)
         self.runs_more += (now is not None) - (was is not None)
         self.open_more += _is_open(now) - _is_open(was)
+        self.cold_more += _is_cold(now) - _is_cold(was)
         for key in _marks(run, was).keys() - _marks(run, now).keys():
             self._changes[key] = None
         for key in _marks(run, now).keys() - _marks(run, was).keys():
@@ -160,7 +162,11 @@ def _prefix(header: bytes) -> Prefix | None:
 
 
 def _is_open(prefix: Prefix | None) -> int:
-    return int(prefix is not None and prefix.kind == KIND_RUN)
+    return int(prefix is not None and prefix.kind in {KIND_RUN, KIND_COLD})
+
+
+def _is_cold(prefix: Prefix | None) -> int:
+    return int(prefix is not None and prefix.kind == KIND_COLD)
 
 
 def _marks(run: bytes, prefix: Prefix | None) -> dict[bytes, None]:
@@ -171,6 +177,6 @@ def _marks(run: bytes, prefix: Prefix | None) -> dict[bytes, None]:
         marks[due_key(LOG_DUE, prefix.log_due, run)] = None
     if prefix.live_due != NEVER:
         marks[due_key(LIVE_DUE, prefix.live_due, run)] = None
-    if prefix.flying or prefix.held:
+    if prefix.flying or prefix.held or prefix.wanted:
         marks[MOVING + run] = None
     return marks

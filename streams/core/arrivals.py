@@ -9,6 +9,8 @@ from dalsegno.schemas.events import RunCancelled, RunEvent, RunStarted
 from dalsegno.schemas.outputs import Outcome, RunState
 from dalsegno.streams.core import tags
 from dalsegno.streams.core.answering import answer_type, tell
+from dalsegno.streams.core.capturing import Held
+from dalsegno.streams.core.cold import Cold
 from dalsegno.streams.core.erasing import ERASED, Erasing
 from dalsegno.streams.core.moment import Moment, Ruling, duplicate, refused
 from dalsegno.streams.core.names import DETAIL_CHARS_MAX, ID_CHARS_MAX, name_fault
@@ -64,6 +66,8 @@ class Arrivals(OnRecord):
                 self.counts[ruling.outcome] += 1
         elif isinstance(held, Run):
             self._on_quarantined(held, record, event)
+        elif isinstance(held, Cold):
+            self._on_cold(held, record, event)
         elif held is None and self._erasing.erased(run_id):
             self._on_erased(event)
         elif type(event) is RunStarted:
@@ -82,12 +86,12 @@ class Arrivals(OnRecord):
         if isinstance(event, ErasureRequested):
             self._erase(held, record, event)
             return
-        if not isinstance(event, StallSuspected | DecisionMade):
-            ruling = refused(
-                "not_supported_yet", f"{type(event).__name__} comes with a later release"
-            )
-        elif held is None:
+        assert isinstance(event, StallSuspected | DecisionMade), "the others are applied elsewhere"
+        if held is None:
             ruling = refused("unknown_run")
+        elif isinstance(held, Cold):
+            self._on_cold(held, record, event)
+            return
         elif isinstance(held, Stub):
             ruling = control_after_end(held, event)
         elif held.head.state is RunState.QUARANTINED:
@@ -101,11 +105,11 @@ class Arrivals(OnRecord):
             return
         self._turn_away(held, event, ruling)
 
-    def _erase(self, held: Run | Stub | None, record: Record, event: ErasureRequested) -> None:
+    def _erase(self, held: Held | None, record: Record, event: ErasureRequested) -> None:
         """The run goes, whatever its state, and what waits for it is refused."""
         if fault := self._erasing.fault(event):
             self.counts[Outcome.REFUSED] += 1
-            self._audit(event, refused("bad_erasure", fault), None, 0)
+            self.audit(event, refused("bad_erasure", fault), None, 0)
             return
         mark = len(self._now.outbox.items)
         waiting = None if held is None else held.waiting
@@ -122,6 +126,13 @@ class Arrivals(OnRecord):
         if waiting:
             self._turn_away_waiting(waiting, ERASED, None, 0)
 
+    def erased(self, event: RunControl) -> bool:
+        """Whether an event is about a run that was erased, and so was turned away."""
+        late = self._erasing.erased(event.run_id)
+        if late:
+            self._on_erased(event)
+        return late
+
     def _on_erased(self, event: RunEvent | RunControl) -> None:
         """Late: the run is gone for good. The same request again is a duplicate."""
         stone = self._erasing.stones.of(event.run_id)
@@ -132,16 +143,14 @@ class Arrivals(OnRecord):
         if ruling.outcome is Outcome.REFUSED:
             if isinstance(event, RunEvent):
                 self._answer(event, ruling)
-            self._audit(event, ruling, None, 0)
+            self.audit(event, ruling, None, 0)
 
-    def _turn_away(
-        self, held: Run | Stub | None, event: RunEvent | RunControl, ruling: Ruling
-    ) -> None:
+    def _turn_away(self, held: Held | None, event: RunEvent | RunControl, ruling: Ruling) -> None:
         self.counts[ruling.outcome] += 1
         if isinstance(held, Run):
             self._units.turn_away(held, event, ruling)
-        elif isinstance(held, Stub):
-            self._audit_stub(held, event, ruling)
+        elif held is not None:
+            self.audit(event, ruling, held.head.state, held.head.run_version)
 
     def _resume(self, run: Run) -> None:
         """After a person's retry: what waited is applied in order, then attempts are given out."""
@@ -150,7 +159,7 @@ class Arrivals(OnRecord):
         waiting, run.waiting = run.waiting, None
         if waiting:
             self._runs.changed(run, tags.ALL_WAITING)
-            self._deliver(waiting)
+            self.deliver(waiting)
         # An event that waited may have ended the run, or raised anew.
         if _goes_on(run):
             self._runs.grounded(run)
@@ -186,9 +195,7 @@ class Arrivals(OnRecord):
         else:
             self.dead_letter(record, "quarantined", "too much waits for this run", event.run_id)
 
-    def _started_again(
-        self, event: RunStarted, digest: bytes, state: RunState, held: Run | Stub
-    ) -> None:
+    def _started_again(self, event: RunStarted, digest: bytes, state: RunState, held: Held) -> None:
         """The same start is a duplicate; another one under the same id is refused."""
         if digest == source_digest(event):
             ruling = duplicate()
@@ -212,7 +219,7 @@ class Arrivals(OnRecord):
             context=context,
         )
         if ruling.outcome is Outcome.REFUSED:
-            self._audit(event, ruling, state, version)
+            self.audit(event, ruling, state, version)
 
     def _on_start(self, stub: Stub | None, record: Record, event: RunStarted) -> None:
         if stub is not None and stub.head.state is not None:
@@ -227,7 +234,7 @@ class Arrivals(OnRecord):
             return
         self.counts[Outcome.APPLIED] += 1
         if stub is not None and stub.waiting:
-            self._deliver(stub.waiting)
+            self.deliver(stub.waiting)
 
     def _begin(self, stub: Stub | None, record: Record, event: RunStarted) -> Run | Ruling | None:
         """The started run, or why it is refused; None when the fold raised."""
@@ -256,7 +263,7 @@ class Arrivals(OnRecord):
         self._answer(event, ruling)
         if not keep:
             return
-        self._audit(event, ruling, None, 0)
+        self.audit(event, ruling, None, 0)
         head = StubHead(
             until_ms=self._now.log_ms + self._now.policy.stub_keep_ms,
             refusal=ruling.reason,
@@ -322,7 +329,21 @@ class Arrivals(OnRecord):
         if changed:
             self._runs.changed(stub)
 
-    def _deliver(self, waiting: list[Waiting]) -> None:
+    def _on_cold(self, cold: Cold, record: Record, event: RunEvent | RunControl) -> None:
+        """The run is in the archive: it is to come back, and what came for it waits."""
+        if type(event) is RunStarted:
+            self._started_again(event, cold.head.start_digest, cold.head.state, cold)
+            return
+        self._runs.want(cold, self._now.log_ms, type(event).__name__)
+        if room_to_wait(cold.waiting, record, self._now.policy):
+            cold.waiting = [*(cold.waiting or ()), pack_waiting_record(record)]
+            self.waiting += 1
+            self._runs.changed(cold, tags.ALL_WAITING)
+        else:
+            detail = "too much waits for this run until it is back from the archive"
+            self.dead_letter(record, "archived", detail, event.run_id)
+
+    def deliver(self, waiting: list[Waiting]) -> None:
         """Applies what waited, in order, at the log time of what it waited for."""
         now = self._now
         offset, at_ms = now.offset, now.at_ms
@@ -331,7 +352,10 @@ class Arrivals(OnRecord):
             now.offset, now.at_ms = held.offset, held.at_ms
             event = unpack_event(held)
             record = Record(held.offset, held.at_ms, held.key, held.value, event, held.headers)
-            self.run_event(record, event)
+            if isinstance(event, RunControl):
+                self.run_control(record, event)
+            else:
+                self.run_event(record, event)
         now.offset, now.at_ms = offset, at_ms
 
     def _turn_away_waiting(
@@ -343,8 +367,9 @@ class Arrivals(OnRecord):
             self.counts[Outcome.REFUSED] += 1
             event, ruling = unpack_event(held), refused(reason)
             self._now.offset = held.offset
-            self._answer(event, ruling)
-            self._audit(event, ruling, state, version)
+            if isinstance(event, RunEvent):
+                self._answer(event, ruling)
+            self.audit(event, ruling, state, version)
         self._now.offset = offset
 
     def stub_due(self, stub: Stub) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dalsegno.streams.core import tags
+from dalsegno.streams.core.cold import Cold
 from dalsegno.streams.core.plan_store import PlanStore
 from dalsegno.streams.core.runstate import Run, Stub
 from dalsegno.streams.core.state_codec import (
     KIND_RUN,
     all_parts,
     header_key,
+    pack_cold,
     pack_run,
     pack_stub,
     pack_waiting,
@@ -22,14 +24,14 @@ from dalsegno.streams.core.state_codec import (
 )
 from dalsegno.streams.core.warm import PackedRun
 
-Held = Run | Stub
+Held = Run | Stub | Cold
 
 
 def capture_held(held: Held, marks: set[int], out: dict[bytes, bytes | None]) -> None:
     """Adds the header and the parts that `marks` stand for."""
     held.kept = True
-    if isinstance(held, Stub):
-        out[header_key(held.id)] = pack_stub(held)
+    if not isinstance(held, Run):
+        out[header_key(held.id)] = _packed(held)
         if tags.ALL_WAITING in marks:
             out[part_key(held.id, tags.ALL_WAITING)] = _waiting_part(held)
         return
@@ -50,7 +52,7 @@ def parts_of(run_id: str, held: Held | PackedRun) -> Iterable[tuple[bytes, bytes
         return [(header_key(run_id), held.header), *held.parts]
     if isinstance(held, Run):
         return [(header_key(run_id), pack_run(held)), *all_parts(held)]
-    header = (header_key(run_id), pack_stub(held))
+    header = (header_key(run_id), _packed(held))
     waiting = _waiting_part(held)
     return [header] if waiting is None else [header, (part_key(run_id, tags.ALL_WAITING), waiting)]
 
@@ -59,11 +61,15 @@ def thawed(run_id: str, packed: PackedRun, plans: PlanStore) -> Held:
     """What the bytes stand for. Raises `StateCorrupt`."""
     prefix = read_prefix(packed.header)
     if prefix.kind != KIND_RUN:
-        return unpack_stub(run_id, packed.header, packed.parts)
+        return unpack_stub(run_id, packed.header, packed.parts, prefix.kind)
     run = unpack_run(run_id, packed.header, packed.parts, plans.get(prefix.plan))
     run.log_due, run.live_due = prefix.log_due, prefix.live_due
     return run
 
 
-def _waiting_part(stub: Stub) -> bytes | None:
+def _packed(held: Stub | Cold) -> bytes:
+    return pack_stub(held) if isinstance(held, Stub) else pack_cold(held)
+
+
+def _waiting_part(stub: Stub | Cold) -> bytes | None:
     return pack_waiting(stub.waiting) if stub.waiting else None

@@ -14,7 +14,7 @@ import msgspec
 
 from dalsegno.schemas.outputs import RunState
 from dalsegno.streams.core.people.state import Ask
-from dalsegno.streams.core.runstate import FLYING, HOLDING, NEVER, Run, Waiting
+from dalsegno.streams.core.runstate import FLYING, HOLDING, NEVER, Run, RunHead, Waiting
 from dalsegno.streams.core.step_table import WITH_PEOPLE
 
 # A run comes back as one record of the events topic, which takes 1,048,588 bytes with all headers.
@@ -43,9 +43,9 @@ class ColdHead(msgspec.Struct, array_like=True, frozen=True, kw_only=True, gc=Fa
     """What is left of a run whose state is in the archive. Times are log time.
 
     `segment` has it, with `digest` (see `pack_parts`) and `size` bytes. `due_ms`: its next deadline
-    (NEVER: none). `wanted_ms`: since when it is to come back, 0 when it is not; `wanted_by`: for
-    which kind of event, or `timer`. `trouble`: why it could not, if that was said. The rest is for
-    listings.
+    (NEVER: none). `reply_to`: of who started it. `wanted_ms`: since when it is to come back, 0 when
+    it is not; `wanted_by`: for which kind of event, or `timer`. `trouble`: why it could not, if
+    that was said. The rest is for listings.
     """
 
     segment: str
@@ -62,6 +62,7 @@ class ColdHead(msgspec.Struct, array_like=True, frozen=True, kw_only=True, gc=Fa
     started_ms: int
     updated_ms: int
     expires_ms: int
+    reply_to: str = ""
     waiting_for: str = ""
     gate: str = ""
     paused_by: str = ""
@@ -70,6 +71,8 @@ class ColdHead(msgspec.Struct, array_like=True, frozen=True, kw_only=True, gc=Fa
     effects_unknown: int = 0
     escalations: int = 0
     asked: tuple[Asked, ...] = ()
+    context_schema: str = ""
+    context_schema_version: int = 1
     wanted_ms: int = 0
     wanted_by: str = ""
     trouble: str = ""
@@ -113,17 +116,20 @@ def digest_of_parts(packed: bytes) -> bytes:
 
 
 def may_rest(run: Run) -> bool:
-    """Whether a run may leave for the archive: nothing of it is in flight, stands in a line, is
-    being repaired or waits to be applied.
+    """Whether a run may leave for the archive."""
+    return rests(run.head, run.live_due, run.waiting)
+
+
+def rests(head: RunHead, live_due: int, waiting: list[Waiting] | None) -> bool:
+    """Whether nothing of a run is in flight, stands in a line or waits to be applied. One that was
+    damaged and now waits for a person may rest: what its repair knows is in its parts.
     """
-    head = run.head
     return (
-        not head.tally[FLYING]
-        and not head.tally[HOLDING]
+        not any(head.tally[HOLDING:])
+        and not head.tally[FLYING]
         and not head.recovering
-        and head.damage is None
-        and not run.waiting
-        and run.live_due == NEVER
+        and not waiting
+        and live_due == NEVER
     )
 
 
@@ -147,6 +153,7 @@ def cold_of(run: Run, segment: str, packed: bytes, log_ms: int) -> Cold:
             started_ms=head.started_ms,
             updated_ms=head.updated_ms,
             expires_ms=0 if head.clock_stopped_ms else head.expires_ms,
+            reply_to=head.reply_to,
             waiting_for=head.waiting_for,
             gate=head.gate,
             paused_by=head.paused_by,
@@ -155,6 +162,8 @@ def cold_of(run: Run, segment: str, packed: bytes, log_ms: int) -> Cold:
             effects_unknown=head.effects_unknown,
             escalations=head.escalations,
             asked=_asked(run),
+            context_schema=head.context_schema,
+            context_schema_version=head.context_schema_version,
         ),
     )
     cold.kept = run.kept

@@ -17,11 +17,13 @@ from dalsegno.schemas.control import (
     RulesChanged,
 )
 from dalsegno.schemas.signing import PUBLIC_KEY_BYTES, key_id_fault
+from dalsegno.streams.core.cold import DIGEST_BYTES
 from dalsegno.streams.core.moment import APPLIED, Moment, Ruling, duplicate, refused
 from dalsegno.streams.core.names import ID_CHARS_MAX
 from dalsegno.streams.core.people.rights import rights_of
 from dalsegno.streams.core.people.targets import webhooks_fault
 
+SEGMENT_CHARS_MAX: Final = 256
 # Numbered here, and applied by the partition.
 _ELSEWHERE: Final = (
     ClockTick,
@@ -89,8 +91,8 @@ class Controls:
 
     def _archive_fault(self, event: ArchiveConfirmed) -> str:
         """Why a segment does not follow the last one; its number is its last offset."""
-        if event.run_ids:
-            return "states of runs are archived by a later release"
+        if event.run_ids or event.run_digests:
+            return _states_fault(event)
         if event.number != event.last_offset or not 0 <= event.first_offset <= event.last_offset:
             return f"offsets {event.first_offset} to {event.last_offset}, number {event.number}"
         known = self.archived_to
@@ -101,9 +103,27 @@ class Controls:
 
 def _subject(event: PartitionControl) -> str:
     kind = type(event).__name__
+    if isinstance(event, ArchiveConfirmed) and event.run_ids:
+        return f"{kind}:runs"
     if isinstance(event, FaultPointChanged | QuotaGranted):
         return f"{kind}:{event.fault_point}"
     return kind
+
+
+# States of runs in one segment: the fold looks at all of them while it applies one record.
+STATES_MAX: Final = 1_000
+
+
+def _states_fault(event: ArchiveConfirmed) -> str:
+    """Why a segment of states of runs is none."""
+    runs, digests = event.run_ids, event.run_digests
+    if not len(set(runs)) == len(runs) == len(digests) <= STATES_MAX:
+        return f"{len(runs)} runs and {len(digests)} digests, at most {STATES_MAX}, each run once"
+    if any(len(digest) != DIGEST_BYTES for digest in digests):
+        return f"a digest has {DIGEST_BYTES} bytes"
+    if not 0 < len(event.segment) <= SEGMENT_CHARS_MAX:
+        return f"the name of a segment has 1 to {SEGMENT_CHARS_MAX} characters"
+    return ""
 
 
 _POSITIVE: Final = (

@@ -12,6 +12,8 @@ from dalsegno.schemas.outputs import AnswerType, RunState, Transition
 from dalsegno.streams.core.actions import Audit
 from dalsegno.streams.core.answering import tell
 from dalsegno.streams.core.bounds import fitting
+from dalsegno.streams.core.capturing import Held
+from dalsegno.streams.core.cold import Cold
 from dalsegno.streams.core.draft import Draft
 from dalsegno.streams.core.ending import stop_attempts
 from dalsegno.streams.core.moment import ACCEPTED, Moment, Ruling, refused
@@ -45,23 +47,26 @@ class Erasing:
             return f"reason: 1 to {DETAIL_CHARS_MAX} characters"
         return ""
 
-    def erase(self, held: Run | Stub | None, event: ErasureRequested) -> None:
+    def erase(self, held: Held | None, event: ErasureRequested) -> None:
         """Removes the run, stub or waiting events. What waited is for the caller to turn away.
 
         Workers and the starter are told. What can raise comes first: then nothing has changed.
         """
         now = self._now
-        live = isinstance(held, Run)
+        live = isinstance(held, Run | Cold)
         draft = Draft(held, now) if isinstance(held, Run) else None
         before = None if held is None else held.head.state
         was = _state_of(held)
         after = RunState.CANCELLED if live else before
         if draft is not None:
             self._tell(draft)
+        elif isinstance(held, Cold):
+            self._told(held.head.reply_to, held.id, held.head.run_version)
         self._record(event, before, after)
         if draft is not None:
             self._end(draft)
-        elif isinstance(held, Stub):
+        elif held is not None:
+            assert not isinstance(held, Run), "a run goes by a draft"
             self._runs.remove(held)
         self.stones.put(
             digest_of_id(event.run_id),
@@ -83,15 +88,19 @@ class Erasing:
         draft.reason = ERASED
         if head.tally[FLYING] and before is not RunState.QUARANTINED:
             stop_attempts(draft, AnswerType.CANCELLED)
+        self._told(head.reply_to, run.id, head.run_version)
+
+    def _told(self, reply_to: str, run_id: str, version: int) -> None:
+        """Who started it hears that it is over."""
         tell(
             self._now,
-            head.reply_to,
-            run.id,
+            reply_to,
+            run_id,
             AnswerType.ENDED,
             kind="RunStarted",
             reason=ERASED,
             run_state=RunState.CANCELLED,
-            run_version=head.run_version + 1,
+            run_version=version + 1,
         )
 
     def _end(self, draft: Draft) -> None:
@@ -142,7 +151,7 @@ class Erasing:
         )
 
 
-def _state_of(held: Run | Stub | None) -> str:
+def _state_of(held: Held | None) -> str:
     if held is None:
         return ""
     state = held.head.state

@@ -47,17 +47,27 @@ class HeldRuns:
         """A run or stub, read back from its bytes if need be. Raises `StateCorrupt`, `WarmLost`."""
         held = self._held.get(run_id)
         if held is None:
-            if self.residency is None:
-                return None
-            held = self.residency.read(run_id)
+            held = self.near(run_id)
             if held is None:
                 return None
-            self.residency.late += 1
-            self._came(run_id, held)
         if type(held) is not PackedRun:
             return held  # type: ignore[return-value]
         whole = self._held[run_id] = thawed(run_id, held, self._plans)
         return whole
+
+    def near(self, run_id: str) -> Held | PackedRun | None:
+        """The same as it is held in memory, maybe as bytes. Raises `WarmLost`."""
+        held = self._held.get(run_id)
+        if held is None and self.residency is not None:
+            held = self.residency.read(run_id)
+            if held is not None:
+                self.residency.late += 1
+                self._came(run_id, held)
+        return held
+
+    def peek(self, run_id: str) -> Held | PackedRun | None:
+        """What is in memory of a run."""
+        return self._held.get(run_id)
 
     def look(self, run_id: str) -> Held | None:
         """The same, to be shown: one that is not in memory is read and forgotten again."""

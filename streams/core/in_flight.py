@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dalsegno.streams.core.attempt import Attempt
+from dalsegno.streams.core.cold import Cold
 from dalsegno.streams.core.runstate import Run, Stub, aloft
 from dalsegno.streams.core.sequence import Sequence
 from dalsegno.streams.core.step_table import RUNNING
 
 
-def attempt_of(held: Run | Stub | None, step: str) -> Attempt | None:
+def attempt_of(held: Run | Stub | Cold | None, step: str) -> Attempt | None:
     """The attempt in flight of a step by its name, if its run is followed."""
     if not isinstance(held, Run) or not aloft(held.head):
         return None

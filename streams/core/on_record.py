@@ -66,11 +66,12 @@ class OnRecord:
         )
 
     def _audit_stub(self, stub: Stub, event: RunEvent | RunControl, ruling: Ruling) -> None:
-        self._audit(event, ruling, stub.head.state, stub.head.run_version)
+        self.audit(event, ruling, stub.head.state, stub.head.run_version)
 
-    def _audit(
+    def audit(
         self, event: RunEvent | RunControl, ruling: Ruling, state: RunState | None, version: int
     ) -> None:
+        """Puts on record what became of an event that changed no run."""
         step, epoch = "", 0
         if isinstance(event, AttemptEvent | StallSuspected):
             step, epoch = event.step, event.epoch

@@ -18,19 +18,24 @@ from typing import Final
 import msgspec
 
 from dalsegno.schemas.control import (
+    ArchiveConfirmed,
     ClockTick,
     ErasureConfirmed,
     PartitionControl,
     Policy,
     RunControl,
+    RunRestored,
 )
 from dalsegno.schemas.events import RunEvent
 from dalsegno.schemas.outputs import Outcome
 from dalsegno.streams.core.actions import Output
+from dalsegno.streams.core.archived import Archived
 from dalsegno.streams.core.arrivals import Arrivals
 from dalsegno.streams.core.attempt import Attempt
+from dalsegno.streams.core.cold_runs import ColdRuns
 from dalsegno.streams.core.controls import RULES_KNOWN, Controls
 from dalsegno.streams.core.erasing import Erasing
+from dalsegno.streams.core.firing import Firing
 from dalsegno.streams.core.moment import Moment, Ruling
 from dalsegno.streams.core.partition_facts import PartitionFacts
 from dalsegno.streams.core.partition_parts import (
@@ -41,14 +46,14 @@ from dalsegno.streams.core.partition_parts import (
     read_own_part,
     sort_parts,
 )
-from dalsegno.streams.core.query import RunView, view_run, view_stub
+from dalsegno.streams.core.query import RunView, view_of
 from dalsegno.streams.core.quotas import Quotas
 from dalsegno.streams.core.record import Record, Unreadable
 from dalsegno.streams.core.recovery.preview import Previews
 from dalsegno.streams.core.releasing import Releasing
 from dalsegno.streams.core.residence import Residence
 from dalsegno.streams.core.runs import Runs
-from dalsegno.streams.core.runstate import Run, Stub
+from dalsegno.streams.core.runstate import Stub
 from dalsegno.streams.core.state_codec import StateCorrupt
 from dalsegno.streams.core.state_digest import digest_of
 from dalsegno.streams.core.tombstones import Tombstones
@@ -85,7 +90,8 @@ class Partition(PartitionFacts):
         self._stones = Tombstones()
         erasing = Erasing(self._now, self._runs, self._stones)
         self._arrivals = Arrivals(self._now, self._runs, units, erasing, topic)
-        self._units = units
+        self._cold = ColdRuns(self._now, self._runs, units, self._arrivals)
+        self._firing = Firing(self._now, self._runs, units, self._arrivals, self._cold)
         self._releasing = Releasing(self._now, self._runs, units)
         self._quotas = Quotas(self._now, self._runs, self._releasing)
 
@@ -108,9 +114,11 @@ class Partition(PartitionFacts):
             clock.log_ms >= runs.log_timers.soonest_ms
             or clock.live_ms >= runs.live_timers.soonest_ms
         ):
-            self._fire()
+            self._firing.fire()
         if isinstance(event, RunEvent):
             self._arrivals.run_event(record, event)
+        elif type(event) is RunRestored:
+            self._cold.restored(event)
         elif isinstance(event, RunControl):
             self._arrivals.run_control(record, event)
         elif isinstance(event, PartitionControl):
@@ -131,38 +139,23 @@ class Partition(PartitionFacts):
         if isinstance(event, ErasureConfirmed) and event.partition == self.number:
             return self._stones.confirm(event)
         ruling = self._controls.apply(event)
-        return self._quotas.after(event) if ruling.outcome is Outcome.APPLIED else ruling
+        if ruling.outcome is not Outcome.APPLIED:
+            return ruling
+        if type(event) is ArchiveConfirmed:
+            self._cold.confirmed(event)
+        return self._quotas.after(event)
 
-    def _fire(self) -> None:
-        """Fires all deadlines that have passed. Each unit moves its deadline on, so this ends."""
-        log, live, clock = self._runs.log_timers, self._runs.live_timers, self._now.clock
-        while True:
-            if clock.log_ms >= log.soonest_ms:
-                due = log.next()
-                if due is not None and due[0] <= clock.log_ms:
-                    self._fire_one(due[1], live=False)
-                    continue
-            if clock.live_ms < live.soonest_ms:
-                return
-            due = live.next()
-            if due is None or due[0] > clock.live_ms:
-                return
-            self._fire_one(due[1], live=True)
-
-    def _fire_one(self, run_id: str, *, live: bool) -> None:
-        held = self._runs.get(run_id)
-        if isinstance(held, Run):
-            self._units.timer(held, live=live)
-            self._arrivals.after(held)
-        elif held is not None:
-            self._arrivals.stub_due(held)
+    @property
+    def archived(self) -> Archived:
+        """What its owner does about runs in the archive."""
+        return Archived(self._now, self._runs, self._cold)
 
     def run(self, run_id: str) -> RunView | None:
         """What is known of a run; None when nothing is."""
         held = self._runs.look(run_id)
         if held is None:
             return None
-        return view_stub(held) if isinstance(held, Stub) else view_run(held)
+        return view_of(held)
 
     def is_open(self, run_id: str) -> bool:
         """Whether more may come of this run: it is live, or reports wait for its start."""

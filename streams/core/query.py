@@ -6,9 +6,9 @@ import msgspec
 
 from dalsegno.schemas.control import DecisionType
 from dalsegno.schemas.outputs import EffectStatus, RunState, StepState
-from dalsegno.streams.core.people.state import NOBODY, Ask, Decided, escalation_id
+from dalsegno.streams.core.cold import Cold, open_asks
+from dalsegno.streams.core.people.state import Decided, escalation_id
 from dalsegno.streams.core.runstate import NEVER, Run, Stub
-from dalsegno.streams.core.step_table import WITH_PEOPLE
 
 
 class SagaView(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,12 +67,28 @@ class StepView(msgspec.Struct, frozen=True, kw_only=True):
     undoes: str = ""
 
 
+class ArchivedView(msgspec.Struct, frozen=True, kw_only=True):
+    """The run's state is in this segment of the archive. `wanted_ms`: since when it is to come
+    back, 0 when it is not; `wanted_by`: for which kind of event, or `timer`. `trouble`: why it
+    could not.
+    """
+
+    segment: str
+    size_bytes: int
+    archived_ms: int
+    wanted_ms: int = 0
+    wanted_by: str = ""
+    trouble: str = ""
+
+
 class RunView(msgspec.Struct, frozen=True, kw_only=True):
     """A run, live or ended, or a start that was refused, or events that wait for a start.
 
-    `kind`: `run`, `ended`, `refused` or `early`. `state` is None for the last two. `context` is a
-    MessagePack map without secret fields; `secrets_omitted` names those. `paused_by`: who holds a
-    paused run. `questions` are open, `decisions` were taken, the newest last.
+    `kind`: `run`, `ended`, `refused`, `early`, or `archived` for a live run whose state is in the
+    archive: it has `archived`, and neither steps nor context until it is back. `state` is None for
+    `refused` and `early`. `context` is a MessagePack map without secret fields; `secrets_omitted`
+    names those. `paused_by`: who holds a paused run. `questions` are open, `decisions` were taken,
+    the newest last.
     `field_versions`: context fields of another schema version than `context_schema_version`.
     """
 
@@ -109,6 +125,14 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
     context_schema: str = ""
     context_schema_version: int = 0
     field_versions: tuple[tuple[str, int], ...] = ()
+    archived: ArchivedView | None = None
+
+
+def view_of(held: Run | Stub | Cold) -> RunView:
+    """What is known of it."""
+    if isinstance(held, Cold):
+        return view_cold(held)
+    return view_stub(held) if isinstance(held, Stub) else view_run(held)
 
 
 def view_run(run: Run) -> RunView:
@@ -155,11 +179,6 @@ def view_run(run: Run) -> RunView:
 
 
 def _questions(run: Run) -> tuple[QuestionView, ...]:
-    people = run.head.people or NOBODY
-    found: list[tuple[str, Ask | None]] = [("", people.aside), ("", people.gate)]
-    for place, row in enumerate(run.rows):
-        if row.handled is not None and row.state in WITH_PEOPLE:
-            found.append((run.entry.steps[place].name, row.handled.ask))
     return tuple(
         QuestionView(
             escalation_id=escalation_id(run.id, ask.number),
@@ -170,8 +189,7 @@ def _questions(run: Run) -> tuple[QuestionView, ...]:
             reminders=ask.reminded,
             package_digest=ask.digest.hex(),
         )
-        for step, ask in found
-        if ask is not None
+        for step, ask in open_asks(run)
     )
 
 
@@ -249,4 +267,51 @@ def view_stub(stub: Stub) -> RunView:
         events_waiting=len(stub.waiting or ()),
         context=head.context,
         decisions=_decisions(stub.id, head.decided),
+    )
+
+
+def view_cold(cold: Cold) -> RunView:
+    """What is known of a run in the archive."""
+    head = cold.head
+    return RunView(
+        run_id=cold.id,
+        kind="archived",
+        state=head.state,
+        flow=head.flow,
+        flow_version=head.flow_version,
+        run_version=head.run_version,
+        waiting_for=head.waiting_for,
+        started_ms=head.started_ms,
+        updated_ms=head.updated_ms,
+        expires_ms=0 if head.expires_ms == NEVER else head.expires_ms,
+        plan_digest=head.plan_digest.hex(),
+        gate=head.gate,
+        steps_left=head.left,
+        effects=head.effects,
+        effects_unknown=head.effects_unknown,
+        escalations=head.escalations,
+        events_waiting=len(cold.waiting or ()),
+        paused_by=head.paused_by,
+        context_schema=head.context_schema,
+        context_schema_version=head.context_schema_version,
+        questions=tuple(
+            QuestionView(
+                escalation_id=escalation_id(cold.id, each.number),
+                step=each.step,
+                asked=each.asked,
+                reason=each.reason,
+                answer_by_ms=each.answer_by_ms,
+                reminders=each.reminded,
+                package_digest=each.digest.hex(),
+            )
+            for each in head.asked
+        ),
+        archived=ArchivedView(
+            segment=head.segment,
+            size_bytes=head.size,
+            archived_ms=head.archived_ms,
+            wanted_ms=head.wanted_ms,
+            wanted_by=head.wanted_by,
+            trouble=head.trouble,
+        ),
     )

@@ -5,9 +5,12 @@ from __future__ import annotations
 from itertools import islice
 from typing import Final
 
+from msgspec.structs import replace
+
 from dalsegno.streams.core import tags
 from dalsegno.streams.core.attempt import Attempt
-from dalsegno.streams.core.capturing import Held, capture_held, parts_of
+from dalsegno.streams.core.capturing import Held, capture_held, parts_of, thawed
+from dalsegno.streams.core.cold import Cold
 from dalsegno.streams.core.deadlines import refresh
 from dalsegno.streams.core.draft import Draft
 from dalsegno.streams.core.faultpoint.attempts import all_landed, follow, went_well
@@ -21,6 +24,7 @@ from dalsegno.streams.core.recovery.unowned import Unowned, unowned_in
 from dalsegno.streams.core.residency import Residency
 from dalsegno.streams.core.runstate import FLYING, NEVER, Run, Stub, aloft
 from dalsegno.streams.core.state_codec import (
+    KIND_COLD,
     KIND_RUN,
     PAGE_EFFECTS,
     PAGE_IDS,
@@ -42,7 +46,10 @@ IDS_EVER_MAX: Final = PAGE_IDS * 65_534
 
 
 class Runs(HeldRuns):
-    """All runs and stubs, their deadlines, and what has changed since the last capture."""
+    """All runs and stubs, their deadlines, and what has changed since the last capture.
+
+    `cold` counts runs in the archive, `wanted` names those of them that are to come back.
+    """
 
     def __init__(self, plans: PlanStore, recovery: Recovery, points: Points) -> None:
         super().__init__(plans)
@@ -50,6 +57,9 @@ class Runs(HeldRuns):
         self._points = points
         self._to_hold: list[str] = []
         self._gone: dict[bytes, None] = {}
+        self._back: dict[str, list[tuple[bytes, bytes]]] = {}
+        self.cold = 0
+        self.wanted: dict[str, None] = {}
         self._flights: dict[tuple[str, str], None] = {}
 
     def unowned(self, run_id: str, width: int) -> list[Unowned]:
@@ -65,7 +75,8 @@ class Runs(HeldRuns):
         if isinstance(held, Run):
             holds = self._recovery.holds
             return unowned_in(held, holds, self.log_timers, self.live_timers, width)
-        if held is None or (due != NEVER and self.log_timers.knows(run_id, due)):
+        at_rest = isinstance(held, Cold) and due == NEVER
+        if held is None or at_rest or (due != NEVER and self.log_timers.knows(run_id, due)):
             return []
         return [Unowned(run_id=run_id, step="", state="", why="no timer for its log deadline")]
 
@@ -83,6 +94,39 @@ class Runs(HeldRuns):
             self.changed(held, tags.ALL_CONTEXT)
         # What waited in the stub has left it: its part, if it was ever written, must go too.
         self.changed(held, tags.ALL_WAITING if isinstance(old, Stub) else None)
+
+    def adopt_absent(self, run: Run, parts: list[tuple[bytes, bytes]]) -> None:
+        """A run that another cluster archived: as `add`, and its parts are kept as they came."""
+        self.add(run)
+        self._back[run.id] = parts
+
+    def archive(self, run: Run, cold: Cold) -> None:
+        """The run's parts go, a stub stays: it has not ended, and its plan is named as before."""
+        self._bury(run)
+        self._held[run.id] = cold
+        self._dirty[run.id] = set()
+        self.cold += 1
+        self.log_timers.changed(run.id, cold.log_due)
+
+    def want(self, cold: Cold, log_ms: int, by: str) -> None:
+        """The run is to come back."""
+        if not cold.head.wanted_ms:
+            cold.head = replace(cold.head, wanted_ms=log_ms, wanted_by=by)
+            self.wanted[cold.id] = None
+            self.changed(cold)
+
+    def put_back(self, cold: Cold, parts: list[tuple[bytes, bytes]]) -> Run:
+        """The run is what it was: the next capture has all of it. Raises `StateCorrupt`."""
+        key = header_key(cold.id)
+        others = [part for part in parts if part[0] != key]
+        run = thawed(cold.id, PackedRun(dict(parts)[key], others), self._plans)
+        assert isinstance(run, Run), "only states of runs are archived"
+        self._held[run.id] = run
+        self._back[run.id] = others
+        self.cold -= 1
+        self.wanted.pop(run.id, None)
+        self.changed(run, tags.ALL_WAITING)
+        return run
 
     def abandon(self, run_id: str, stub: Stub | None) -> None:
         """A start that raised: what was there before it is there again."""
@@ -118,6 +162,7 @@ class Runs(HeldRuns):
 
     def _bury(self, run: Run) -> None:
         dirty = self._dirty.pop(run.id, None) or ()
+        self._back.pop(run.id, None)
         if not run.kept:
             return
         for key in part_keys(run):
@@ -126,13 +171,17 @@ class Runs(HeldRuns):
             if tag != tags.ALL_CONTEXT:
                 self._gone[part_key(run.id, tag)] = None
 
-    def _forget(self, stub: Stub) -> None:
+    def _forget(self, stub: Stub | Cold) -> None:
         if stub.head.plan_digest:
             self._plans.drop(stub.head.plan_digest)
 
-    def remove(self, stub: Stub) -> None:
-        """The stub has been kept as long as it may matter."""
+    def remove(self, stub: Stub | Cold) -> None:
+        """The stub has been kept as long as it may matter, or its run is erased."""
         self._forget(stub)
+        if isinstance(stub, Cold):
+            self.open -= 1
+            self.cold -= 1
+            self.wanted.pop(stub.id, None)
         del self._held[stub.id]
         self._dirty.pop(stub.id, None)
         if self.residency is not None:
@@ -221,11 +270,14 @@ class Runs(HeldRuns):
         """Parts that changed since the last call; None for those that are gone."""
         out: dict[bytes, bytes | None] = dict.fromkeys(self._gone)
         self._gone = {}
+        for parts in self._back.values():
+            out.update(parts)
+        self._back = {}
         for run_id, marks in self._dirty.items():
             held = self._held[run_id]
             assert not isinstance(held, PackedRun), "bytes do not change"
             capture_held(held, marks, out)
-            if isinstance(held, Stub) and not held.waiting:
+            if not isinstance(held, Run) and not held.waiting:
                 # A stub is looked at rarely: its bytes are its smallest form.
                 self._held[run_id] = PackedRun(out[header_key(run_id)] or b"", [])
         for digest in self._plans.take_dirty():
@@ -266,11 +318,12 @@ class Runs(HeldRuns):
                 lives.append((prefix.live_due, run_id))
             if prefix.plan:
                 self._plans.restore_hold(prefix.plan)
-            if prefix.kind == KIND_RUN:
-                self.open += 1
+            self.open += prefix.kind in {KIND_RUN, KIND_COLD}
+            self.cold += prefix.kind == KIND_COLD
             flying += self._moves(run_id, prefix)
         # In the order of a store's, whatever order the changelog was in.
         self._flights = dict.fromkeys(sorted(self._flights))
+        self.wanted = dict.fromkeys(sorted(self.wanted))
         self._to_hold.sort()
         if parts:
             raise StateCorrupt(f"parts without a header: runs {sorted(parts)[:3]}")
@@ -281,6 +334,8 @@ class Runs(HeldRuns):
     def _moves(self, run_id: str, prefix: Prefix) -> int:
         if prefix.held:
             self._to_hold.append(run_id)
+        if prefix.wanted:
+            self.wanted[run_id] = None
         if prefix.flying:
             self._flights[run_id, ""] = None
         return prefix.flying
@@ -291,7 +346,8 @@ class Runs(HeldRuns):
         """
         self.residency = Residency(warm)
         self._plans.open_store(warm)
-        self.open = warm.totals().open
+        totals = warm.totals()
+        self.open, self.cold = totals.open, totals.cold
         if self.residency.outside:
             self.log_timers.all_outside()
             self.live_timers.all_outside()

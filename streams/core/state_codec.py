@@ -3,7 +3,7 @@
 | key | part |
 |---|---|
 | `00 "partition"` | position, clocks, counters, policy, numbers of monotone kinds |
-| `"r" run` | header of a run or stub: a fixed prefix, then MessagePack |
+| `"r" run` | header of a run, a stub, or a run in the archive: a fixed prefix, then MessagePack |
 | `"s" run 00 page` | rows of 16 steps (page: uint16 big-endian) |
 | `"c" run 00 tail` | context, by the context's own parts |
 | `"j" run 00 step page` | 4 effects of a step (uint16, uint16) |
@@ -29,6 +29,7 @@ from typing import Final
 import msgspec
 
 from dalsegno.streams.core import tags
+from dalsegno.streams.core.cold import Cold, ColdHead
 from dalsegno.streams.core.context import Context
 from dalsegno.streams.core.deadlines import rebuild
 from dalsegno.streams.core.plan_store import PlanEntry
@@ -56,8 +57,11 @@ PAGE_IDS: Final = 32
 
 KIND_RUN: Final = 1
 KIND_STUB: Final = 2
+KIND_COLD: Final = 3
 # Set on the kind of a run that has steps in lines: a restore puts them there.
 _HELD: Final = 0x10
+# Set on the kind of a run in the archive that is to come back.
+_WANTED: Final = 0x20
 _NO_PLAN: Final = bytes(32)
 _PREFIX: Final = struct.Struct(">BBqqII32s")
 _U16: Final = struct.Struct(">H")
@@ -66,6 +70,7 @@ _U16_2: Final = struct.Struct(">HH")
 _encode = msgspec.msgpack.Encoder().encode
 _run_head = msgspec.msgpack.Decoder(RunHead)
 _stub_head = msgspec.msgpack.Decoder(StubHead)
+_cold_head = msgspec.msgpack.Decoder(ColdHead)
 _page = msgspec.msgpack.Decoder(list[StepRow | None])
 _effects = msgspec.msgpack.Decoder(list[Effect])
 # An id alone was accepted; one that was refused has its reason and detail beside it.
@@ -82,6 +87,7 @@ class Prefix(msgspec.Struct, frozen=True, gc=False):
 
     kind: int
     held: bool
+    wanted: bool
     log_due: int
     live_due: int
     flying: int
@@ -96,9 +102,24 @@ def read_prefix(data: bytes) -> Prefix:
     form, kind, log_due, live_due, flying, waiting, plan = _PREFIX.unpack_from(data)
     if form != FORMAT:
         raise StateCorrupt(f"a header of format {form}; this code reads {FORMAT}")
-    held = bool(kind & _HELD)
-    kind &= ~_HELD
-    return Prefix(kind, held, log_due, live_due, flying, waiting, b"" if plan == _NO_PLAN else plan)
+    return Prefix(
+        kind & ~(_HELD | _WANTED),
+        bool(kind & _HELD),
+        bool(kind & _WANTED),
+        log_due,
+        live_due,
+        flying,
+        waiting,
+        b"" if plan == _NO_PLAN else plan,
+    )
+
+
+def read_head(run_id: str, header: bytes) -> RunHead:
+    """The header of a run, without the rest of it. Raises `StateCorrupt`."""
+    try:
+        return _run_head.decode(memoryview(header)[_PREFIX.size :])
+    except msgspec.MsgspecError as error:
+        raise StateCorrupt(f"run {run_id!a}: {error}") from error
 
 
 def header_key(run_id: str) -> bytes:
@@ -139,6 +160,20 @@ def pack_stub(stub: Stub) -> bytes:
         0,
         len(stub.waiting or ()),
         head.plan_digest or _NO_PLAN,
+    ) + _encode(head)
+
+
+def pack_cold(cold: Cold) -> bytes:
+    """The header part of a run in the archive."""
+    head = cold.head
+    return _PREFIX.pack(
+        FORMAT,
+        KIND_COLD | (_WANTED if head.wanted_ms else 0),
+        cold.log_due,
+        cold.live_due,
+        0,
+        len(cold.waiting or ()),
+        head.plan_digest,
     ) + _encode(head)
 
 
@@ -311,10 +346,17 @@ def _request(item: str | tuple[str, str, str]) -> tuple[str, Refusal | None]:
     return (item, None) if isinstance(item, str) else (item[0], item[1:])
 
 
-def unpack_stub(run_id: str, header: bytes, parts: list[tuple[bytes, bytes]]) -> Stub:
-    """A stub from its parts. Raises `StateCorrupt`."""
+def unpack_stub(
+    run_id: str, header: bytes, parts: list[tuple[bytes, bytes]], kind: int = KIND_STUB
+) -> Stub | Cold:
+    """What is left of a run, from its parts. Raises `StateCorrupt`."""
+    head = memoryview(header)[_PREFIX.size :]
+    stub: Stub | Cold
     try:
-        stub = Stub(run_id, _stub_head.decode(memoryview(header)[_PREFIX.size :]))
+        if kind == KIND_COLD:
+            stub = Cold(run_id, _cold_head.decode(head))
+        else:
+            stub = Stub(run_id, _stub_head.decode(head))
         for key, value in parts:
             if key[:1] != b"w":
                 raise StateCorrupt(f"the stub of {run_id!a} has a part of kind {key[:1]!a}")

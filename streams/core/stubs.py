@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from hashlib import sha256
+from typing import Final
 
 import msgspec
 
 from dalsegno.schemas import events as contract
-from dalsegno.schemas.control import DecisionMade, Policy, RunControl
+from dalsegno.schemas.control import DecisionMade, Policy, RunControl, StallSuspected
 from dalsegno.schemas.events import (
     AttemptEvent,
     EffectConfirmed,
@@ -54,9 +55,16 @@ def pack_waiting_record(record: Record) -> Waiting:
     )
 
 
-def unpack_event(held: Waiting) -> RunEvent:
+# Control kinds about a run that can wait for it.
+MayWait = StallSuspected | DecisionMade
+_CONTROLS: Final[dict[str, type[MayWait]]] = {
+    kind.__name__: kind for kind in (StallSuspected, DecisionMade)
+}
+
+
+def unpack_event(held: Waiting) -> RunEvent | MayWait:
     """The event of a record that waited."""
-    kind: type[RunEvent] = getattr(contract, held.kind)
+    kind: type[RunEvent | MayWait] = _CONTROLS.get(held.kind) or getattr(contract, held.kind)
     return _decode(held.event, type=kind)
 
 

@@ -38,10 +38,13 @@ class PackedPlan(NamedTuple):
 
 
 class Totals(NamedTuple):
-    """Runs and stubs that are stored, and how many of them have not ended."""
+    """Runs and stubs that are stored, how many of them have not ended, and of these how many are
+    in the archive.
+    """
 
     runs: int
     open: int
+    cold: int = 0
 
 
 class Warm(Protocol):
@@ -64,7 +67,7 @@ class Warm(Protocol):
         """The next run ids behind `after`, in order."""
 
     def moving(self) -> list[str]:
-        """Runs with attempts in flight or steps in lines."""
+        """Runs with attempts in flight or steps in lines, and those wanted from the archive."""
 
     def totals(self) -> Totals:
         """How many are stored."""

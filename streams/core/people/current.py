@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dalsegno.schemas.outputs import Escalation, RunState
 from dalsegno.streams.core.capturing import Held
+from dalsegno.streams.core.cold import Cold
 from dalsegno.streams.core.people.options import NOTICE
 from dalsegno.streams.core.people.state import Ask
 from dalsegno.streams.core.runstate import Run
@@ -20,6 +21,11 @@ def still_asked(held: Held | None, package: Escalation, log_ms: int) -> bool:
         return False
     if package.asked == NOTICE:
         return True
+    if isinstance(held, Cold):
+        return any(
+            (each.digest, each.reminded) == (package.package_digest, package.reminder)
+            for each in held.head.asked
+        )
     ask = _open_ask(held, package.step) if isinstance(held, Run) else None
     return (
         ask is not None

@@ -25,7 +25,6 @@ from dalsegno.schemas.control import (
     Policy,
     PolicySet,
     RulesChanged,
-    RunRestored,
 )
 from dalsegno.schemas.events import (
     FailureType,
@@ -263,8 +262,7 @@ LATER = [
         first_offset=0,
         last_offset=1,
         run_ids=("r",),
-    ),
-    RunRestored(run_id="r", restore_id="1", parts=b"", digest=b""),
+    ),  # no digests
 ]
 
 

@@ -1,0 +1,115 @@
+"""What a partition's owner does about runs in the archive. It decides nothing: see `cold_runs`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from dalsegno.streams.core.capturing import parts_of
+from dalsegno.streams.core.cold import (
+    PARTS_BYTES_MAX,
+    Cold,
+    ColdHead,
+    digest_of_parts,
+    may_rest,
+    pack_parts,
+    rests,
+)
+from dalsegno.streams.core.cold_runs import ColdRuns
+from dalsegno.streams.core.moment import Moment
+from dalsegno.streams.core.plan_pack import before_of
+from dalsegno.streams.core.runs import Runs
+from dalsegno.streams.core.runstate import Run
+from dalsegno.streams.core.state_codec import KIND_RUN, read_head, read_prefix
+from dalsegno.streams.core.warm import PackedRun
+
+
+class Idle(NamedTuple):
+    """Which runs an owner archives: not touched since `since_ms`, no deadline before `due_ms`."""
+
+    since_ms: int
+    due_ms: int
+
+
+class Resting(NamedTuple):
+    """A run that may leave: its parts as `pack_parts` gives them, their digest, its plan's."""
+
+    run_id: str
+    parts: bytes
+    digest: bytes
+    plan: bytes
+
+
+class Archived:
+    """One partition. Runs are looked at page by page, so that nothing walks all of them at once."""
+
+    def __init__(self, now: Moment, runs: Runs, cold: ColdRuns) -> None:
+        self._now = now
+        self._runs = runs
+        self._cold = cold
+
+    @property
+    def count(self) -> int:
+        """Runs whose state is in the archive."""
+        return self._runs.cold
+
+    @property
+    def stayed(self) -> int:
+        """Runs that had changed when their segment was confirmed, so far."""
+        return self._cold.stayed
+
+    def wanted(self) -> list[tuple[str, ColdHead]]:
+        """Runs that are to come back, those that have waited for longest first."""
+        found = [(run_id, self._runs.get(run_id)) for run_id in self._runs.wanted]
+        heads = [(run_id, held.head) for run_id, held in found if isinstance(held, Cold)]
+        return sorted(heads, key=lambda each: (each[1].wanted_ms, each[0]))
+
+    def split(self, run_ids: Iterable[str], idle: Idle) -> tuple[list[Resting], list[str]]:
+        """Of these runs those in memory that may leave, and those that are not in memory."""
+        resting: list[Resting] = []
+        outside: list[str] = []
+        back = self._cold.back_since(idle.since_ms)
+        for run_id in run_ids:
+            held = self._runs.peek(run_id)
+            if held is None:
+                outside.append(run_id)
+            elif run_id in back or isinstance(held, Cold):
+                continue
+            elif isinstance(held, PackedRun):
+                found = resting_of(run_id, held, idle)
+                resting += [] if found is None else [found]
+            elif isinstance(held, Run) and _is_idle(held, idle):
+                parts = pack_parts(parts_of(run_id, held))
+                plan = held.entry.plan.digest
+                if len(parts) <= PARTS_BYTES_MAX:
+                    resting.append(Resting(run_id, parts, digest_of_parts(parts), plan))
+        return resting, [] if self._runs.residency is None else outside
+
+    def plan_parts(self, digest: bytes) -> list[tuple[bytes, bytes]]:
+        """A plan and those that it extends, as parts: so that a segment needs nothing beside it."""
+        found: list[tuple[bytes, bytes]] = []
+        while digest:
+            packed = self._now.plans.packed(digest) or b""
+            found.append((b"p" + digest, packed))
+            digest = before_of(packed)
+        return found
+
+
+def _is_idle(run: Run, idle: Idle) -> bool:
+    if run.head.updated_ms > idle.since_ms or run.log_due <= idle.due_ms:
+        return False
+    return may_rest(run)
+
+
+def resting_of(run_id: str, packed: PackedRun, idle: Idle) -> Resting | None:
+    """The same of a run that is bytes; for any thread. Raises `StateCorrupt`."""
+    prefix = read_prefix(packed.header)
+    if prefix.kind != KIND_RUN or prefix.waiting or prefix.log_due <= idle.due_ms:
+        return None
+    head = read_head(run_id, packed.header)
+    if not rests(head, prefix.live_due, None) or head.updated_ms > idle.since_ms:
+        return None
+    parts = pack_parts(parts_of(run_id, packed))
+    if len(parts) > PARTS_BYTES_MAX:
+        return None
+    return Resting(run_id, parts, digest_of_parts(parts), prefix.plan)
