@@ -13,11 +13,12 @@ from tests.simulation.recovery_promises import RecoveryPromises
 from tests.simulation.reference import Reference
 from tests.simulation.saga_world import SagaChecker
 from tests.simulation.seams import Seams
+from tests.simulation.suppliers import QuestionBook, is_question
 
 from dalsegno.schemas.control import DecisionMade, FaultPointChanged, PolicySet, QuotaGranted
 from dalsegno.schemas.events import RunStarted
 from dalsegno.schemas.outputs import Handoff
-from dalsegno.streams.core.actions import Audit, Dispatch, Output
+from dalsegno.streams.core.actions import Action, Audit, Dispatch, Output
 from dalsegno.streams.core.faultpoint.declared import dependency_of
 
 # Less than two of the shortest leases, since clocks of two logs differ.
@@ -31,6 +32,7 @@ class CombinedReference(Reference):
         super().__init__(world, number)
         self.book = PermitBook()
         self.recovery = RecoveryPromises(world.policy.recovery_width_max)
+        self.questions = QuestionBook()
         self.seams = Seams()
 
     def on_append(self, entry: Entry) -> None:
@@ -50,6 +52,8 @@ class CombinedReference(Reference):
         self.seams.ahead(self.partition, event)
         self.book.heard(event, log_ms)
         super().on_append(msgspec.structs.replace(entry, event=event))
+        self.questions.check(self.stories, self.log_ms)
+        self.seams.seen["the supplier is silent and a person is asked"] = self.questions.silent
         self.book.applied(event)
         self.recovery.width = self.partition.policy.recovery_width_max
 
@@ -61,14 +65,24 @@ class CombinedReference(Reference):
 
     def check_outputs(self, entry: Entry, outputs: list[Output]) -> None:
         """All that came of one record."""
+        given = [output for output in outputs if not is_question(output.action)]
         for output in outputs:
             action = output.action
-            if isinstance(action, Dispatch):
+            if is_question(action):
+                self.seams.seen["the supplier's queue is asked"] += 1
+            elif isinstance(action, Dispatch):
                 self.seams.went(action.handoff, permitted=self._permit(action.handoff))
             elif isinstance(action, Audit):
                 self.seams.moved(self.partition, entry.event, action.transition)
         check_views(self.partition, entry.at_ms)
-        self.recovery.check(self.partition, entry.event, self.log_ms, outputs)
+        self.recovery.check(self.partition, entry.event, self.log_ms, given)
+
+    def check_action(self, entry: Entry, action: Action) -> None:
+        if is_question(action):
+            story = self.story(action.handoff.run_id)
+            self.questions.asked(story, action.handoff, self.log_ms)
+        else:
+            super().check_action(entry, action)
 
     def _permit(self, handoff: Handoff) -> bool:
         names = self.world.plan_step(handoff.run_id, handoff.step).depends_on

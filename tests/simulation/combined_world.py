@@ -22,12 +22,13 @@ from tests.simulation.deciders import DECISION_KEYS, SECRET, People, Signed
 from tests.simulation.dependencies import NAMES, Mode
 from tests.simulation.engine import Engine
 from tests.simulation.log import Changelog, Entry, LogPartition
-from tests.simulation.moods import MOODS, CombinedOdds, draw_odds
+from tests.simulation.moods import MOODS, QUEUED, CombinedOdds, draw_odds
 from tests.simulation.operators import Operator, draw_dependencies
 from tests.simulation.plans import RunSpec, pack
 from tests.simulation.poison import POISON
 from tests.simulation.saga_world import SagaBody, SagaWorld
 from tests.simulation.service import ATTEMPTS, Services
+from tests.simulation.suppliers import CHANNEL, QUEUE, Supplier
 from tests.simulation.world import Setup
 
 from dalsegno.schemas.control import Policy, PolicySet
@@ -45,6 +46,7 @@ from dalsegno.streams.core.partition import Partition
 from dalsegno.streams.core.record import Record
 from dalsegno.streams.core.runstate import Run
 
+QUEUED_SHARE = 0.3
 unpack = msgspec.msgpack.decode
 
 
@@ -180,7 +182,9 @@ class CombinedWorld(SagaWorld):
         self.fault_logs: list[LogPartition] = []
         self.fault_changelogs: list[Changelog] = []
         self.actor_references: list[ActorReference] = []
+        self.aside = Random(f"{seed} supplier")
         super().__init__(seed, large=large)
+        self.supplier = Supplier(self, self.aside)
         self.dependencies = dependencies.make(self, self.rng)
         self.people = People(self)
         self.operator = Operator(self)
@@ -198,12 +202,17 @@ class CombinedWorld(SagaWorld):
         )
 
     def draw_odds(self, rng: Random) -> CombinedOdds:
-        mood = rng.choice(list(MOODS))
-        return draw_odds(rng, super().draw_odds(rng), self.mood or mood)
+        drawn = rng.choice(list(MOODS))
+        queued = self.mood == QUEUED or (not self.mood and self.aside.random() < QUEUED_SHARE)
+        mood = self.mood if self.mood in MOODS else drawn
+        return draw_odds(rng, super().draw_odds(rng), mood, queued=queued)
 
     def draw_policy(self, rng: Random) -> Policy:
+        asks = self.aside.random() < self.odds.queued
         return msgspec.structs.replace(
             super().draw_policy(rng),
+            queues=("default", QUEUE),
+            supplier_queue=QUEUE if asks else "",
             decision_keys=DECISION_KEYS,
             person_wait_ms=rng.choice((20_000, 60_000)),
             reminder_first_ms=rng.choice((0, 5_000, 20_000)),
@@ -213,7 +222,7 @@ class CombinedWorld(SagaWorld):
             run_recoveries_max=rng.choice((4, 1_000, 1_000)),
             freeze_stops_clocks=rng.random() < 0.5,
             supplier_reruns_max=rng.choice((0, 1, 2)),
-            supplier_wait_ms=10_000,
+            supplier_wait_ms=self.aside.choice((3_000, 10_000)) if asks else 10_000,
             dependencies=draw_dependencies(rng),
         )
 
@@ -266,6 +275,10 @@ class CombinedWorld(SagaWorld):
     def _make_logs(self) -> None:
         super()._make_logs()
         numbers = range(self.setup.partitions)
+        self.outputs[CHANNEL] = [
+            LogPartition(self.scheduler, CHANNEL, number, self.aside.randrange(-500, 500))
+            for number in numbers
+        ]
         self.fault_logs = [
             LogPartition(self.scheduler, "faults-topic", number, self.rng.randrange(-500, 500))
             for number in numbers

@@ -57,12 +57,21 @@ MOODS: Final[dict[str, dict[str, Any]]] = {
 }  # fmt: skip
 
 
+QUEUED: Final = "a queue supplies"
+"""Laid over any other mood: what no step supplies is asked of the policy's queue, and often."""
+_QUEUED: Final[dict[str, Any]] = {
+    "queued": 1.0, "fail": 0.5, "failure_types": _MISSING, "supplies": 0.3, "inform": 0.2,
+    "pause": 0.4,
+}  # fmt: skip
+
+
 class CombinedOdds(Odds, frozen=True):
     """`outage`: of a dependency. `silent`: that nobody answers a package. `operator`: that one is
     at the console. `inform`: that a field moves from outside. `risk`: that a step needs approval.
     `gated`: that a plan has gates; `back`: that it goes back when it fails. `leaning`: how many
     services all steps lean on; `observed`: that a step is run by its service;
-    `supplies`: that a step may be run again for a missing fact.
+    `supplies`: that a step may be run again for a missing fact; `queued`: that the policy has a
+    queue for what no step supplies.
     """
 
     outage: float = 0.0
@@ -75,10 +84,11 @@ class CombinedOdds(Odds, frozen=True):
     leaning: int = len(NAMES)
     observed: float = 0.0
     supplies: float = 0.3
+    queued: float = 0.4
 
 
-def draw_odds(rng: Random, odds: Odds, mood: str) -> CombinedOdds:
-    """The odds of a world in a mood."""
+def draw_odds(rng: Random, odds: Odds, mood: str, *, queued: bool) -> CombinedOdds:
+    """The odds of a world in a mood; `queued`: with that one laid over it."""
     kinds = ((*odds.failure_types, *_ASKING), _FOR_GOOD, (*_SOON, FailureType.MISSING_INFO))
     named = {name: getattr(odds, name) for name in odds.__struct_fields__}
     named |= {
@@ -94,7 +104,7 @@ def draw_odds(rng: Random, odds: Odds, mood: str) -> CombinedOdds:
         "leaning": rng.choice((1, 1, 2, 3)),
         "observed": rng.choice((0.0, 0.0, 0.2)),
     }
-    drawn = CombinedOdds(**(named | MOODS[mood]))
+    drawn = CombinedOdds(**(named | MOODS[mood] | (_QUEUED if queued else {})))
     if drawn.silent >= 1:
         # Nobody would take back a run that was put aside.
         drawn = msgspec.structs.replace(drawn, poison=0.0)

@@ -9,8 +9,11 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
+import msgspec
+from msgspec.structs import replace
 from tests.simulation.actors import Actor
 from tests.simulation.core_mutants import everywhere
+from tests.simulation.deciders import SECRET
 from tests.simulation.line_mutants import (
     a_permit_passes_freezes,
     a_person_passes_breakers,
@@ -23,16 +26,18 @@ from tests.simulation.line_mutants import (
     compensations_pass_a_freeze,
 )
 from tests.simulation.log import Entry, Producer
+from tests.simulation.moods import QUEUED
 from tests.simulation.mutants import Mutant, replaced
 
 from dalsegno.schemas.control import PolicySet, RulesChanged
 from dalsegno.schemas.outputs import StepState
+from dalsegno.streams.core.actions import Dispatch
 from dalsegno.streams.core.controls import Controls
 from dalsegno.streams.core.draft import Draft
 from dalsegno.streams.core.faultpoint import attempts
 from dalsegno.streams.core.faultpoint.points import Points
 from dalsegno.streams.core.people import decisions
-from dalsegno.streams.core.recovery import adopting, giving_up
+from dalsegno.streams.core.recovery import adopting, giving_up, seeking
 from dalsegno.streams.core.recovery.freezing import Freezes
 from dalsegno.streams.core.saga import beginning
 
@@ -167,6 +172,27 @@ def what_is_out_just_expires() -> Bug:
     return everywhere(right, lambda row: row.flight is None and right(row))
 
 
+def silent_suppliers_are_waited_for() -> Bug:
+    """Nobody is asked when a supplier's time is over."""
+    return everywhere(seeking.overdue, lambda draft, place, row: False)
+
+
+def _questions(change: Callable[[Dispatch], Dispatch]) -> Bug:
+    """Questions to the supplier go out otherwise."""
+    return replaced(seeking, "Dispatch", lambda *what: change(Dispatch(*what)))
+
+
+def questions_are_work() -> Bug:
+    """A question is like any handoff to workers."""
+    return _questions(lambda asked: replace(asked, queue="default"))
+
+
+def questions_show_everything() -> Bug:
+    """A supplier is shown more than the step that asks may read."""
+    shown = msgspec.msgpack.encode({"card": SECRET, "everything": True})
+    return _questions(lambda asked: replace(asked, handoff=replace(asked.handoff, inputs=shown)))
+
+
 def stale_packages_count() -> Bug:
     """A decision is taken although what was shown has moved."""
     return replaced(decisions, "moved", lambda draft, place, ask: False)
@@ -255,6 +281,7 @@ _BUGS: dict[str, tuple[Callable[[], Bug], ...]] = {
     ),
     "facts and going back": (facts_wake_a_run_that_goes_back,),
     "people and facts": (stale_packages_count,),
+    QUEUED: (silent_suppliers_are_waited_for, questions_are_work, questions_show_everything),
     "pauses and lines": (
         a_turn_ignores_a_pause,
         a_turn_ignores_a_gate,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from tests.simulation.suppliers import QUEUE
+
 from dalsegno.schemas.control import (
     BreakerState,
     DecisionMade,
@@ -61,6 +63,12 @@ SEAMS = (
     "an outage outlasts the time to live",
     "an attempt is out when the time to live is over",
     "a step runs again for a fact",
+    "the supplier's queue is asked",
+    "the supplier answers",
+    "the supplier answers after a person was asked",
+    "the supplier answers while the run goes back",
+    "the supplier answers while the run is paused",
+    "the supplier is silent and a person is asked",
     "what drives itself fails by a service",
 )
 
@@ -115,9 +123,20 @@ class Seams:
             self.seen["what drives itself fails by a service"] += by_service
         elif isinstance(event, InformationSupplied):
             self.seen["a fact is supplied while the run goes back"] += back
+            if event.origin == QUEUE:
+                self._supplied(run, event, back=back)
         elif isinstance(event, RunPaused):
             self.seen["a run is paused while it goes back"] += back
             self.seen["a run is paused while a step is held"] += held
+
+    def _supplied(self, run: Run, event: InformationSupplied, *, back: bool) -> None:
+        row = run.rows[run.entry.plan.index[event.information_id.partition("#")[0]]]
+        waits = row.state is StepState.MISSING_INFO
+        asked = row.handled is not None and row.handled.ask is not None
+        self.seen["the supplier answers"] += waits and not asked
+        self.seen["the supplier answers after a person was asked"] += waits and asked
+        self.seen["the supplier answers while the run goes back"] += back
+        self.seen["the supplier answers while the run is paused"] += waits and run.head.paused
 
     def moved(self, partition: Partition, event: Any, change: Transition) -> None:
         """A transition came of an event."""

@@ -11,7 +11,7 @@ from tests.simulation.seam_mutants import SEAM_MUTANTS, SeamMutant
 from tests.simulation.seams import SEAMS
 from tests.simulation.teeth import seeds_to_find
 
-SMALL_SEEDS = 240
+SMALL_SEEDS = 340
 LARGE_SEEDS, LARGE_CHUNK = 8, 4
 COMBINED = "combined"
 
