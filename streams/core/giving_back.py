@@ -17,9 +17,9 @@ from dalsegno.streams.core.step_table import StepInput
 
 VERSION_MISMATCH: Final = "version_mismatch"
 """The code of a worker that cannot read the context, since it is of another schema version."""
-# With the policy's waits in between these take some minutes: longer than workers of an old and a
+# With the waits in between these take about ten minutes: longer than workers of an old and a
 # new release stand side by side, in most places.
-MISMATCHES_MAX: Final = 12
+MISMATCHES_MAX: Final = 20
 _ERROR: Final = "VersionMismatchError"
 
 
