@@ -1,11 +1,11 @@
 """Context values and their bytes: the contract's MessagePack profile, strict in both directions.
 
 A value is null, a boolean, an integer of 64 bits, a float (NaN and infinities included), text,
-bytes, a UTC time to the microsecond, a list of values, or a map from text to value. Everything else
-is refused with its path: a tuple or set that would come back as a list, a number that would lose
-digits, a time without a zone, keys that would merge (`1` and `True`), text that is not Unicode.
-What is packed comes back equal and of the same type; a time in another zone comes back as the same
-instant in UTC.
+bytes, a UTC time to the microsecond, a blob reference (`Blob`: a large value that is kept
+elsewhere), a list of values, or a map from text to value. Everything else is refused with its path:
+a tuple or set that would come back as a list, a number that would lose digits, a time without a
+zone, keys that would merge (`1` and `True`), text that is not Unicode. What is packed comes back
+equal and of the same type; a time in another zone comes back as the same instant in UTC.
 
 Unpacking takes all bytes or refuses. Two values are the same when their packed bytes are: Python's
 `==` takes `1`, `1.0` and `True` for equal and NaN for different.
@@ -18,11 +18,12 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from dalsegno.schemas.blob import Blob, decode_hook, encode_hook
 from dalsegno.schemas.errors import ValueRefusedError
 from dalsegno.schemas.values_scan import scan
 
 Value: TypeAlias = (
-    "bool | int | float | str | bytes | datetime | list[Value] | dict[str, Value] | None"
+    "bool | int | float | str | bytes | datetime | Blob | list[Value] | dict[str, Value] | None"
 )
 
 DEPTH_MAX: Final = 64
@@ -32,9 +33,9 @@ BYTES_MAX: Final = 8 * 1024 * 1024
 INT_MIN: Final = -(2**63)
 INT_MAX: Final = 2**63 - 1
 
-_ATOMS: Final = frozenset((type(None), bool, float, str, bytes))
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder().decode
+_ATOMS: Final = frozenset((type(None), bool, float, str, bytes, Blob))
+_encode = msgspec.msgpack.Encoder(enc_hook=encode_hook).encode
+_decode = msgspec.msgpack.Decoder(ext_hook=decode_hook).decode
 
 
 def pack(value: Value, *, bytes_max: int = BYTES_MAX) -> bytes:

@@ -1,6 +1,7 @@
 """Reads MessagePack that is not in its shortest form, for what a decoder would swallow.
 
-Keys that occur twice in a map, and times with digits below the microsecond. The bytes have passed a
+Keys that occur twice in a map, times with digits below the microsecond, and blob references in
+another spelling than theirs. The bytes have passed a
 complete decoder before, so lengths are known to fit. Source: the MessagePack specification,
 timestamp extension included.
 """
@@ -9,10 +10,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from dalsegno.schemas.blob import EXTENSION
 from dalsegno.schemas.errors import ValueRefusedError
 
 _TIME_EXT: Final = 0xFF
 _NANOS_PER_MICRO: Final = 1000
+_EXT_8: Final = 0xC7
 # Bytes of the payload after these type bytes.
 _WIDTHS: Final = {
     0xC0: 0, 0xC2: 0, 0xC3: 0, 0xCA: 4, 0xCB: 8, 0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8,
@@ -28,8 +31,9 @@ _EXT_FIXED: Final = {0xD4: 1, 0xD5: 2, 0xD6: 4, 0xD7: 8, 0xD8: 16}
 
 
 def scan(data: bytes) -> None:
-    """Raises `ValueRefusedError` for a key that is repeated or no text, an extension that is no
-    time, or a time that microseconds cannot hold. `RecursionError` beyond the stack's depth.
+    """Raises `ValueRefusedError` for a key that is repeated or no text, an extension that is
+    neither a time nor a blob reference, or a time that microseconds cannot hold. `RecursionError`
+    beyond the stack's depth.
     """
     end = _value(data, 0, "")
     if end != len(data):
@@ -104,8 +108,10 @@ def _extension(data: bytes, at: int, head: int, path: str) -> int:
         size = _number(data, at, width)
         at += width
     code, start = data[at], at + 1
+    if code == EXTENSION and head == _EXT_8:
+        return start + size
     if code != _TIME_EXT:
-        raise ValueRefusedError(path, f"extension type {code} is not a time")
+        raise ValueRefusedError(path, f"extension type {code} is no time or blob")
     nanos = 0
     if size == 8:
         nanos = _number(data, start, 8) >> 34

@@ -15,9 +15,15 @@ Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | Non
 
 
 def plain(value: object) -> Json:
-    """Any value of ours as JSON: bytes as base64, times as ISO 8601, NaN and infinities as text."""
+    """Any value of ours as JSON: bytes as base64, times as ISO 8601, NaN, infinities
+    and blob references as text.
+    """
     import msgspec
 
+    from dalsegno.schemas.blob import Blob
+
+    if isinstance(value, Blob):
+        return str(value)
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if value is None or isinstance(value, bool | int | float | str):

@@ -1,5 +1,6 @@
 """The public SDK: everything a Python service needs to start, report and run steps."""
 
+from dalsegno.schemas.blob import Blob
 from dalsegno.schemas.control import DecisionType
 from dalsegno.schemas.errors import ValueRefusedError
 from dalsegno.schemas.events import FailureType
@@ -15,6 +16,12 @@ from dalsegno.schemas.plan import (
     UnknownPolicy,
 )
 from dalsegno.schemas.values import Value
+from dalsegno.streams.client.blob_errors import (
+    BlobCorrupt,
+    BlobMissing,
+    BlobRefused,
+    BlobStoreUnavailable,
+)
 from dalsegno.streams.client.check import Finding, Severity
 from dalsegno.streams.client.client import Client, new_run_id
 from dalsegno.streams.client.config import ClientConfig, Security, WorkerConfig
@@ -74,6 +81,11 @@ from dalsegno.streams.client.worker import Worker
 
 __all__ = [
     "NOT_DONE",
+    "Blob",
+    "BlobCorrupt",
+    "BlobMissing",
+    "BlobRefused",
+    "BlobStoreUnavailable",
     "BlockingContext",
     "BrokerRefused",
     "Client",

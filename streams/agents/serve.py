@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dalsegno.streams.agents.archive import archiver
+from dalsegno.streams.agents.blobs import blob_sweeper
 from dalsegno.streams.agents.events import register
 from dalsegno.streams.agents.faults import FaultsService
 from dalsegno.streams.agents.liveness import LivenessService
@@ -22,5 +23,5 @@ def serve(settings: EngineSettings) -> int:
         folds=Partition,
         monitors=LivenessService(settings),
         actors=FaultsService(),
-        services=(webhooks, archiver),
+        services=(webhooks, archiver, blob_sweeper),
     )

@@ -5,10 +5,14 @@ abandoned.
 from __future__ import annotations
 
 import asyncio
+import weakref
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from dalsegno.schemas.outputs import Handoff
+from dalsegno.streams.client.blobs import Blobs, Patience
+from dalsegno.streams.client.large import Large
 
 if TYPE_CHECKING:
     from dalsegno.streams.client.step import Step
@@ -47,12 +51,15 @@ class Attempt:
 
     `started_sent_s`: when its `StepStarted` was sent; the first sign of life that the monitor
     counts.
-    `progress` only grows. `stopped` is set once, by any thread, and never unset.
+    `progress` only grows. `stopped` is set once, by any thread, and never unset. `large`: values of
+    its run that are kept as blobs.
     """
 
     __slots__ = (
+        "__weakref__",
         "effects",
         "handoff",
+        "large",
         "partition",
         "progress",
         "started_sent_s",
@@ -62,7 +69,14 @@ class Attempt:
         "trace",
     )
 
-    def __init__(self, handoff: Handoff, step: Step, partition: int, trace: str) -> None:
+    def __init__(
+        self,
+        handoff: Handoff,
+        step: Step,
+        partition: int,
+        trace: str,
+        blobs: Blobs | None = None,
+    ) -> None:
         self.handoff = handoff
         self.step = step
         self.partition = partition
@@ -72,6 +86,9 @@ class Attempt:
         self.stopped: StopReason | None = None
         self.task: asyncio.Task[None] | None = None
         self.effects: set[asyncio.Task[object]] = set()
+        # Weak: an attempt that is over must not wait for the garbage collector.
+        patience = Patience(handoff.timeout_ms / 1_000, partial(_has_stopped, weakref.ref(self)))
+        self.large = Large(blobs, partition, patience, step.secrets)
 
     @property
     def id(self) -> AttemptId:
@@ -81,3 +98,8 @@ class Attempt:
     @property
     def heartbeat_ms(self) -> int:
         return self.handoff.heartbeat_ms
+
+
+def _has_stopped(attempt: weakref.ref[Attempt]) -> bool:
+    found = attempt()
+    return found is None or found.stopped is not None

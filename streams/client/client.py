@@ -11,9 +11,8 @@ import weakref
 from collections.abc import Iterable, Mapping
 from functools import partial
 from types import TracebackType
-from typing import cast
 
-from dalsegno.schemas import values
+from dalsegno.schemas.blob import Blob
 from dalsegno.schemas.events import (
     AttemptEvent,
     InformationSupplied,
@@ -28,6 +27,7 @@ from dalsegno.schemas.partitioner import partition_for
 from dalsegno.schemas.values import Value
 from dalsegno.streams.client.advice import Advice
 from dalsegno.streams.client.answers import AnswerReader, reply_address
+from dalsegno.streams.client.blobs import Blobs
 from dalsegno.streams.client.clocks import Clocks
 from dalsegno.streams.client.config import ClientConfig, Security
 from dalsegno.streams.client.directory import Directory
@@ -45,6 +45,7 @@ from dalsegno.streams.client.producer import OutRecord, Producer, Receipt
 from dalsegno.streams.client.report import Report
 from dalsegno.streams.client.reported import ReportedSteps
 from dalsegno.streams.client.reporter import Reporter
+from dalsegno.streams.client.run_values import RunValues
 from dalsegno.streams.client.schema import ContextSchema
 from dalsegno.streams.client.views import RunView
 from dalsegno.streams.client.writing import set_operations
@@ -86,6 +87,7 @@ class Client:
         self._outcomes = Outcomes(_OUTCOMES_MAX)
         self._engines = Engines(Directory(self._config, self.name))
         self._advice = Advice(self._engines)
+        self._blobs = Blobs(self._engines, from_bytes=self._config.blobs_from_bytes)
         self._written = LastOffsets(_OUTCOMES_MAX)
         self._lock = threading.Lock()
         self._answers: AnswerReader | None = None
@@ -149,7 +151,7 @@ class Client:
                 flow=flow.name,
                 flow_version=flow.version,
                 plan=plan,
-                context=values.pack(cast(Value, dict(inputs))),
+                context=self._values(run_id).first(inputs, flow.secrets),
                 context_schema="" if schema is None else schema.name,
                 context_schema_version=1 if schema is None else schema.version,
                 ttl_ms=flow.ttl_ms,
@@ -268,15 +270,34 @@ class Client:
         With `schema` they are of its version: raises `FieldRefused` for what that does not allow.
         Without, a field keeps the version that it has.
         """
+        self._connect()
         event = InformationSupplied(
             run_id=run_id,
             information_id=information_id or _new_id(),
-            ops=set_operations(fields, schema),
+            ops=set_operations(self._values(run_id).given(fields), schema),
             origin=origin,
             expected_run_version=expected_run_version,
             context_schema_version=0 if schema is None else schema.version,
         )
         self._request(event, timeout)
+
+    def keep(self, run_id: str, value: object) -> Blob:
+        """Keep a large value for a run, and get what stands for it: to be handed to `supply`, or
+        to the `completed` of a report, well within half the engines' `DALSEGNO_BLOB_GRACE_MS`.
+        The same value is kept once.
+
+        Raises `BlobStoreUnavailable` after the delivery timeout, `BlobRefused`, `SettingsError`.
+        """
+        self._connect()
+        return self._values(run_id).keep(value)
+
+    def read(self, run_id: str, value: Value) -> Value:
+        """A value of the run's context with every blob in it read and verified.
+
+        Raises `BlobMissing`, `BlobCorrupt`, `BlobStoreUnavailable`.
+        """
+        self._connect()
+        return self._values(run_id).whole(value)
 
     def flush(self, timeout: Duration | None = None) -> int:
         """Wait until everything is acknowledged or failed. Returns how many records are not."""
@@ -331,6 +352,10 @@ class Client:
         receipt = self._producer.deliver(record, self._timeout_s)
         self._written.note(record.key, receipt.offset)
         return receipt
+
+    def _values(self, run_id: str) -> RunValues:
+        partition = partition_for(run_id, self._partitions)
+        return RunValues(self._blobs, partition, self._timeout_s)
 
     def _place(self, run_id: str) -> Place:
         partition = partition_for(run_id, self._partitions)

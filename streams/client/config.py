@@ -5,7 +5,7 @@ Arguments come first, then the environment: `DALSEGNO_BOOTSTRAP_SERVERS`, `DALSE
 `DALSEGNO_SASL_PASSWORD`, `DALSEGNO_SSL_CA_FILE`, `DALSEGNO_SSL_CERT_FILE`,
 `DALSEGNO_SSL_KEY_FILE`, `DALSEGNO_SSL_KEY_PASSWORD`, `DALSEGNO_SSL_CHECK_HOSTNAME`,
 `DALSEGNO_REGISTRY_URL`, `DALSEGNO_REGISTRY_USERNAME`, `DALSEGNO_REGISTRY_PASSWORD`,
-`DALSEGNO_REGISTRY_CA_FILE`.
+`DALSEGNO_REGISTRY_CA_FILE`, `DALSEGNO_BLOBS_FROM_BYTES`.
 """
 
 from __future__ import annotations
@@ -89,12 +89,21 @@ def _flag(env: Mapping[str, str], name: str, *, unset: bool) -> bool:
     return word in _TRUE
 
 
+def _bytes(env: Mapping[str, str], name: str) -> int:
+    text = env.get(name, "").strip() or "0"
+    if not text.isascii() or not text.isdigit():
+        raise SettingsError(f"{name} is {text!r}: write a number of bytes, or 0 for never")
+    return int(text)
+
+
 @dataclass(frozen=True, slots=True)
 class ClientConfig:
     """Where the brokers are and how long to try. Times in milliseconds.
 
     `delivery_timeout_ms`: how long a record may take to be acknowledged before the caller is told.
     `queue_messages_max`: bound on records that wait locally; a full queue pushes back.
+    `blobs_from_bytes`: values whose packed bytes are more go to the engines' blob store, not into
+    events; 0: none. `blob_cache_bytes`: of large values that a worker keeps to read them again.
     """
 
     bootstrap_servers: str
@@ -105,6 +114,8 @@ class ClientConfig:
     queue_messages_max: int = 100_000
     linger_ms: float = 0.0
     registry: RegistrySettings = field(default_factory=RegistrySettings)
+    blobs_from_bytes: int = 0
+    blob_cache_bytes: int = 64 << 20
 
     @classmethod
     def resolve(
@@ -132,6 +143,7 @@ class ClientConfig:
             prefix=prefix or env.get("DALSEGNO_PREFIX") or "dalsegno",
             security=security or Security.from_env(env),
             registry=RegistrySettings.from_env(env),
+            blobs_from_bytes=_bytes(env, "DALSEGNO_BLOBS_FROM_BYTES"),
         )
 
     @property

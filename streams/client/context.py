@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, TypeVar, overload
 import msgspec
 
 from dalsegno.schemas import values
+from dalsegno.schemas.blob import references
 from dalsegno.schemas.values import Value
-from dalsegno.streams.client.context_versions import read_fields
+from dalsegno.streams.client.context_versions import as_of_code
 from dalsegno.streams.client.failures import (
     Invalid,
     MissingInfo,
@@ -23,6 +24,7 @@ from dalsegno.streams.client.failures import (
     StepStopped,
     UndeclaredRead,
 )
+from dalsegno.streams.client.large import has_blob, own_copy
 from dalsegno.streams.client.undo import DoneEffect, Undo, undo_of
 
 if TYPE_CHECKING:
@@ -33,15 +35,6 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-def _copy(value: Value) -> Value:
-    """Containers are copied at each read, so that a change in place never shows anywhere else."""
-    if isinstance(value, dict):
-        return {key: _copy(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_copy(item) for item in value]
-    return value
-
-
 class _Common(Mapping[str, Value]):
     """What both kinds of context share: a read-only mapping of the declared inputs, and more."""
 
@@ -49,22 +42,43 @@ class _Common(Mapping[str, Value]):
         self._attempt = attempt
         self._effects = effects
         self._unpacked: dict[str, Value] | None = None
+        self._blobs: dict[str, Value] = {}
 
     def _inputs(self) -> dict[str, Value]:
+        """The inputs; those with blobs in them are here by name alone until they are read."""
         if self._unpacked is None:
             handoff, schema = self._attempt.handoff, self._attempt.step.schema
-            self._unpacked = read_fields(handoff, handoff.inputs, schema)
+            fields = values.unpack_map(handoff.inputs)
+            if references(handoff.inputs):
+                self._blobs = {name: value for name, value in fields.items() if has_blob(value)}
+            here = {name: value for name, value in fields.items() if name not in self._blobs}
+            self._unpacked = {**as_of_code(handoff, here, schema), **self._blobs}
         return self._unpacked
 
+    def _read_blobs(self, field: str) -> None:
+        """The field with its blobs read, for each body its own."""
+        attempt = self._attempt
+        whole = attempt.large.whole(self._blobs[field])
+        found = as_of_code(attempt.handoff, {field: whole}, attempt.step.schema)
+        inputs = self._inputs()
+        inputs.pop(field)
+        del self._blobs[field]
+        inputs.update(found)
+
     def __getitem__(self, field: str) -> Value:
-        """A copy of a declared input.
+        """A copy of a declared input: a change in place never shows anywhere else. A large value
+        is read from the store now by a plain function; for an async one it was before it began.
 
         Raises `UndeclaredRead` for a field that the step does not declare, and `MissingInfo` for a
         declared one that the run's context lacks (`get` too: never a None).
+        Of a large value `BlobMissing`, `BlobCorrupt`, or `BlobStoreUnavailable`, if the store does
+        not answer within the step's timeout.
         """
         inputs = self._inputs()
+        if field in self._blobs:
+            self._read_blobs(field)
         if field in inputs:
-            return _copy(inputs[field])
+            return own_copy(inputs[field])
         step = self._attempt.step
         if field in step.reads:
             raise MissingInfo([field], f"the run's context has no field {field!r}")
@@ -135,7 +149,7 @@ class _Common(Mapping[str, Value]):
     def saved(self) -> Value:
         """What the attempt before kept with `save`, or None."""
         save = self._attempt.handoff.save
-        return None if save is None else values.unpack(save)
+        return None if save is None else self._attempt.large.whole(values.unpack(save))
 
     @property
     def undo(self) -> Undo:
@@ -143,7 +157,7 @@ class _Common(Mapping[str, Value]):
         handoff = self._attempt.handoff
         if not handoff.undoes:
             raise Permanent(f"step {handoff.step!r} is no compensation: it takes nothing back")
-        return undo_of(handoff, self._attempt.step.schema)
+        return undo_of(handoff, self._attempt.step.schema, self._attempt.large)
 
     def progress(self) -> int:
         """Say that the step moves on; sent with the next heartbeat. Returns the counter."""

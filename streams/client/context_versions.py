@@ -13,6 +13,7 @@ from dalsegno.schemas import values
 from dalsegno.schemas.outputs import Handoff
 from dalsegno.schemas.values import Value
 from dalsegno.streams.client.failures import Invalid
+from dalsegno.streams.client.large import Large
 from dalsegno.streams.client.schema import ContextSchema
 from dalsegno.streams.client.schema_errors import (
     FieldRefused,
@@ -55,12 +56,22 @@ def _without_schema(handoff: Handoff) -> VersionMismatchError | None:
     return None
 
 
-def read_fields(handoff: Handoff, packed: bytes, schema: ContextSchema | None) -> dict[str, Value]:
-    """Fields of the handoff as this code's version has them.
+def read_fields(
+    handoff: Handoff, packed: bytes, schema: ContextSchema | None, large: Large
+) -> dict[str, Value]:
+    """Fields of the handoff as this code's version has them, blobs read.
 
-    Raises `Invalid` for those that upcasters or the schema refuse.
+    Raises `Invalid` for those that upcasters or the schema refuse, and as `Blobs.get`.
     """
     fields = values.unpack_map(packed)
+    whole = {field: large.whole(value) for field, value in fields.items()}
+    return as_of_code(handoff, whole, schema)
+
+
+def as_of_code(
+    handoff: Handoff, fields: dict[str, Value], schema: ContextSchema | None
+) -> dict[str, Value]:
+    """Some fields of the handoff, blobs read, as this code's version has them. Raises `Invalid`."""
     if schema is None:
         return fields
     newer = {each.field: each.version for each in handoff.field_versions}

@@ -21,11 +21,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
 from dalsegno.schemas import values
+from dalsegno.schemas.blob import references
 from dalsegno.schemas.errors import ValueRefusedError
 from dalsegno.schemas.events import AttemptEvent, EffectConfirmed, EffectIntended, StepProgressed
 from dalsegno.schemas.outputs import EffectStatus, JournalEntry
 from dalsegno.schemas.plan import UnknownPolicy
-from dalsegno.schemas.values import Value
 from dalsegno.streams.client.failures import Permanent, Unsafe
 from dalsegno.streams.client.undo import DoneEffect
 from dalsegno.streams.core.effects import effect_key
@@ -208,7 +208,7 @@ class Effects:
         """Durable on return; the next attempt finds it in `saved`."""
         attempt = self._attempt
         handoff = attempt.handoff
-        packed = values.pack(cast(Value, state))
+        packed = await self._packed(state)
         self._gate.check_may_act(attempt)
         event = StepProgressed(
             run_id=handoff.run_id,
@@ -223,7 +223,10 @@ class Effects:
         """Everything before the act. What is known already is not done."""
         entry = self._journal.get((call.info.name, call.info.occurrence))
         if entry is not None and entry.status is EffectStatus.CONFIRMED:
-            return _Known(values.unpack(entry.result))
+            large, result = self._attempt.large, values.unpack(entry.result)
+            if references(entry.result):
+                result = await self._gate.in_thread(lambda: large.whole(result))
+            return _Known(result)
         policy = self._attempt.step.unknown
         if entry is not None:
             _check_can_resolve(call, entry, policy)
@@ -250,14 +253,23 @@ class Effects:
             occurrence=info.occurrence,
             key=info.key,
             undo=call.undo,
-            undo_input=b""
-            if call.undo_input is None
-            else values.pack(cast(Value, call.undo_input)),
+            undo_input=b"" if call.undo_input is None else await self._packed(call.undo_input),
         )
         if policy is UnknownPolicy.RETRY:
             await self._gate.report(self._attempt, event)
         else:
             await self._gate.permission(self._attempt, event)
+
+    async def _packed(self, value: object) -> bytes:
+        """A private value of the step; a large one is in the store on return.
+
+        Raises `ValueRefusedError`, and as `Large.kept_bytes`.
+        """
+        large = self._attempt.large
+        packed = large.pack(value)
+        if not large.too_long(packed):
+            return packed
+        return await self._gate.in_thread(lambda: large.kept_bytes(packed))
 
     async def _act(self, call: Call) -> object:
         result = await self._run(call.run, call.function)
@@ -273,7 +285,7 @@ class Effects:
     async def _confirm(self, call: Call, result: object) -> None:
         info = call.info
         try:
-            packed = values.pack(cast(Value, result))
+            packed = await self._packed(result)
         except ValueRefusedError as error:
             raise Permanent(
                 f"effect {info.name!r} was done, but its result cannot be kept: {error}",

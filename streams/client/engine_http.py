@@ -1,4 +1,4 @@
-"""One bounded GET from an engine.
+"""One bounded request to an engine.
 
 Its address came from a topic: nothing but HTTP is spoken to it, no redirect is followed, and no
 proxy of the environment lies between.
@@ -20,9 +20,21 @@ class NotHttpError(Exception):
 
 
 def http_get(url: str, timeout_s: float) -> tuple[int, bytes]:
+    """Status and body, whatever the status; see `http_call`."""
+    return http_call("GET", url, timeout_s)
+
+
+def http_call(
+    method: str,
+    url: str,
+    timeout_s: float,
+    body: bytes | None = None,
+    *,
+    bytes_max: int = BODY_BYTES_MAX,
+) -> tuple[int, bytes]:
     """Status and body, whatever the status. `timeout_s` bounds each wait for the answer.
 
-    Raises `OSError`, `NotHttpError`.
+    Raises `OSError`, `NotHttpError`; also for an answer of more than `bytes_max`.
     """
     try:
         parts = urlsplit(url)
@@ -37,13 +49,13 @@ def http_get(url: str, timeout_s: float) -> tuple[int, bytes]:
     try:
         connection.connect()
         connection.sock.settimeout(timeout_s)
-        connection.request("GET", target, headers={"Accept": "application/json"})
+        connection.request(method, target, body, headers={"Accept": "application/json"})
         answer = connection.getresponse()
-        body = answer.read(BODY_BYTES_MAX + 1)
+        found = answer.read(bytes_max + 1)
     except http.client.HTTPException as error:
         raise NotHttpError(f"{url[:200]!r}: {error!r}") from error
     finally:
         connection.close()
-    if len(body) > BODY_BYTES_MAX:
-        raise NotHttpError(f"{url[:200]!r}: an answer of more than {BODY_BYTES_MAX} bytes")
-    return answer.status, body
+    if len(found) > bytes_max:
+        raise NotHttpError(f"{url[:200]!r}: an answer of more than {bytes_max} bytes")
+    return answer.status, found

@@ -198,6 +198,14 @@ class Engines:
         """The offset after the last event of a partition. Raises `DeliveryFailed`."""
         return self._directory.events_end(partition)
 
+    def addresses(self, partition: int) -> list[str]:
+        """All engines, the partition's owner first. Raises `EngineUnavailable`, `SettingsError`."""
+        return self._around(partition)
+
+    def lost(self) -> None:
+        """None of them could help: the owners topic is read again before the next question."""
+        self._stale = True
+
     def close(self) -> None:
         """Free what is held. May be repeated."""
         self._directory.close()

@@ -103,6 +103,12 @@ class Flow:
         return self.options.get("context_schema")
 
     @property
+    def secrets(self) -> tuple[str, ...]:
+        """Fields that are masked: those it names, and those that its schema marks."""
+        marked = () if self.schema is None else self.schema.secrets
+        return tuple(dict.fromkeys((*self.options.get("secrets", ()), *marked)))
+
+    @property
     def queue(self) -> str:
         """Where its steps go unless they say otherwise."""
         return self.options.get("queue", "default")
@@ -134,7 +140,7 @@ class Flow:
         if step.name in self._steps:
             raise FlowError(self.name, step.name, "two steps have this name")
         self._check_fields(step.name, sorted(step.reads | step.writable))
-        step = replace(step, schema=self.schema)
+        step = replace(step, schema=self.schema, secrets=frozenset(self.secrets))
         self._steps[step.name] = step
         return step
 
@@ -145,10 +151,8 @@ class Flow:
         if not self._steps:
             raise FlowError(self.name, "", "no step is declared")
         given = self.options
-        secrets = tuple(given.get("secrets", ()))
-        self._check_fields("", [*secrets, *given.get("merges", {}), *given.get("fields", {})])
-        if self.schema is not None:
-            secrets = tuple(dict.fromkeys((*secrets, *self.schema.secrets)))
+        named = given.get("secrets", ())
+        self._check_fields("", [*named, *given.get("merges", {}), *given.get("fields", {})])
         try:
             merges = tuple(
                 Merge(field=field, rule=MergeRule(rule))
@@ -162,7 +166,7 @@ class Flow:
             raise FlowError(self.name, "", str(error)) from error
         return Plan(
             steps=tuple(step.plan(self._resolver(step)) for step in self),
-            secrets=secrets,
+            secrets=self.secrets,
             merges=merges,
             gates=tuple(given.get("gates", ())),
             on_failure=on_failure,

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TypeVar, cast
 
+from dalsegno.schemas.blob import references
 from dalsegno.schemas.errors import ContractError
 from dalsegno.schemas.events import (
     AttemptEvent,
@@ -39,7 +40,7 @@ from dalsegno.streams.client.reporter import Reporter
 from dalsegno.streams.client.schema_errors import FieldRefused
 from dalsegno.streams.client.step import AsyncBody, Outputs, PlainBody
 from dalsegno.streams.client.threads import Threads
-from dalsegno.streams.client.writing import set_operations
+from dalsegno.streams.client.writing import check_values, set_operations
 
 _LOG = logging.getLogger("dalsegno.worker")
 _RESEND_S = 0.2  # between two tries of a report that Kafka did not take
@@ -181,7 +182,7 @@ class Runner:
     async def _run_and_report(self, attempt: Attempt) -> None:
         try:
             outputs = await self._body(attempt)
-            completed = self._completed(attempt, outputs)
+            completed = await self._completed(attempt, outputs)
             if attempt.stopped is None:
                 await self.report(attempt, completed)
         # The one broad boundary: whatever a body raises is a report, by the typed mapping.
@@ -193,6 +194,8 @@ class Runner:
         effects = Effects(attempt, self)
         step = attempt.step
         if step.is_async:
+            # Its loop is everybody's: what it may read is here before it begins.
+            await self._fetch(attempt)
             return await cast(AsyncBody, step.function)(Context(attempt, effects))
         context = BlockingContext(attempt, effects, self._loop)
         body = partial(cast(PlainBody, step.function), context)
@@ -206,9 +209,16 @@ class Runner:
                 work.exception()
             raise
 
-    def _completed(self, attempt: Attempt, outputs: Outputs) -> StepCompleted:
+    async def _fetch(self, attempt: Attempt) -> None:
+        handoff = attempt.handoff
+        packed = [handoff.inputs, handoff.save or b"", handoff.wrote]
+        packed += [part for each in handoff.undo for part in (each.result, each.undo_input)]
+        if any(map(references, packed)):
+            await self.in_thread(partial(attempt.large.fetch, packed))
+
+    async def _completed(self, attempt: Attempt, outputs: Outputs) -> StepCompleted:
         """Raises `Invalid` for outputs that the step does not declare or that no context can
-        hold.
+        hold. Large values are in the store on return; raises as `Large.kept`.
         """
         step, handoff = attempt.step, attempt.handoff
         if outputs is not None and not isinstance(outputs, Mapping):
@@ -220,6 +230,10 @@ class Runner:
             if field not in step.writable:
                 raise UndeclaredWrite(step.name, field, sorted(step.writable))
         try:
+            if attempt.large.needs_store(written):
+                check_values(written, step.schema)
+                kept = await self.in_thread(partial(attempt.large.kept, written))
+                written.update(kept)
             packed = set_operations(written, step.schema)
         except (ContractError, FieldRefused) as error:
             raise Invalid(

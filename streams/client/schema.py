@@ -14,6 +14,7 @@ from typing import Annotated, Final, TypeVar, cast
 import msgspec
 
 from dalsegno.schemas import values
+from dalsegno.schemas.blob import Blob
 from dalsegno.schemas.errors import ValueRefusedError
 from dalsegno.schemas.values import Value
 from dalsegno.streams.client.schema_compile import SECRET_MARK, Unsuitable, compile_record
@@ -104,12 +105,14 @@ class ContextSchema:
         return None if step is None else frozenset(step)
 
     def check_value(self, field: str, value: object) -> None:
-        """Raises `FieldRefused` for a value that the field cannot have, or an unknown field."""
+        """Raises `FieldRefused` for a value that the field cannot have, or an unknown field. What
+        a blob holds is checked by who reads it.
+        """
         shape = self._record.fields.get(field)
         if shape is None:
             known = ", ".join(self.fields) or "none"
             raise self._refused(field, f"the schema has no such field (it has: {known})")
-        if found := shape.misfit(value, field):
+        if not isinstance(value, Blob) and (found := shape.misfit(value, field)):
             raise self._refused(*found)
 
     def check_start(self, context: Mapping[str, object]) -> None:

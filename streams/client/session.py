@@ -18,6 +18,7 @@ from dalsegno.schemas.events import StepStarted
 from dalsegno.schemas.outputs import Answer, AnswerType, Handoff
 from dalsegno.streams.client.answers import AnswerReader, reply_address
 from dalsegno.streams.client.attempt import Attempt, StopReason
+from dalsegno.streams.client.blobs import Blobs
 from dalsegno.streams.client.clocks import Clocks
 from dalsegno.streams.client.config import ClientConfig, WorkerConfig
 from dalsegno.streams.client.consumer import QueueConsumer, Taken
@@ -76,6 +77,7 @@ class Session:
         producer: Producer,
         counts: WorkerCounts,
         encode: EventEncoder,
+        blobs: Blobs | None = None,
     ) -> None:
         self._config = config
         self._settings = settings
@@ -90,6 +92,7 @@ class Session:
         self._holding: Holding[Attempt] = Holding(settings.concurrency)
         self._outbox = Outbox(producer, self._loop)
         self._encode = encode
+        self._blobs = blobs
         self._reporter = Reporter(
             config.topics.events, name.name, reply_address(name.name), clocks, encode
         )
@@ -241,7 +244,7 @@ class Session:
 
     def _report_start(self, taken: Taken, step: Step) -> None:
         handoff = taken.handoff
-        attempt = Attempt(handoff, step, taken.partition, taken.trace)
+        attempt = Attempt(handoff, step, taken.partition, taken.trace, self._blobs)
         attempt.started_sent_s = self._clocks.lease_s()
         self._holding.add(attempt)
         reporter = self._reporter

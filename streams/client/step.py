@@ -78,6 +78,8 @@ class Step:
     """Whether both `reads` and `writes` (or `may_write`) were given, even if empty."""
     schema: ContextSchema | None = None
     """What the context of its flow is, if that says so."""
+    secrets: frozenset[str] = frozenset()
+    """Fields that its flow marks secret."""
 
     @property
     def reads(self) -> frozenset[str]:

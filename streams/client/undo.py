@@ -10,6 +10,7 @@ from dalsegno.schemas import values
 from dalsegno.schemas.outputs import EffectStatus, Handoff, UndoEntry
 from dalsegno.schemas.values import Value
 from dalsegno.streams.client.context_versions import read_fields
+from dalsegno.streams.client.large import INLINE, Large
 from dalsegno.streams.client.schema import ContextSchema
 
 
@@ -69,28 +70,28 @@ class Undo(Sequence[DoneEffect]):
         return tuple(effect for effect in self._effects if effect.name == name)
 
 
-def undo_of(handoff: Handoff, schema: ContextSchema | None = None) -> Undo:
+def undo_of(handoff: Handoff, schema: ContextSchema | None = None, large: Large = INLINE) -> Undo:
     """What a handoff says there is to take back; fields as of the code's version of the schema.
 
-    Raises `Invalid` for fields that upcasters or the schema refuse.
+    Raises `Invalid` for fields that upcasters or the schema refuse, and as `Blobs.get`.
     """
     return Undo(
         handoff.undoes,
-        tuple(map(_effect, handoff.undo)),
-        read_fields(handoff, handoff.wrote, schema)
+        tuple(_effect(entry, large) for entry in handoff.undo),
+        read_fields(handoff, handoff.wrote, schema, large)
         if handoff.wrote and handoff.undoes_completed
         else {},
         completed=handoff.undoes_completed,
     )
 
 
-def _effect(entry: UndoEntry) -> DoneEffect:
+def _effect(entry: UndoEntry, large: Large) -> DoneEffect:
     return DoneEffect(
         name=entry.effect,
         occurrence=entry.occurrence,
         key=entry.key,
         epoch=entry.epoch,
         done=entry.status is EffectStatus.CONFIRMED,
-        result=values.unpack(entry.result) if entry.result else None,
-        input=values.unpack(entry.undo_input) if entry.undo_input else None,
+        result=large.whole(values.unpack(entry.result)) if entry.result else None,
+        input=large.whole(values.unpack(entry.undo_input)) if entry.undo_input else None,
     )

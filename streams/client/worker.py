@@ -12,8 +12,11 @@ from dataclasses import replace
 
 from confluent_kafka import KafkaException
 
+from dalsegno.streams.client.blobs import Blobs
 from dalsegno.streams.client.clocks import Clocks
 from dalsegno.streams.client.config import ClientConfig, Security, WorkerConfig
+from dalsegno.streams.client.directory import Directory
+from dalsegno.streams.client.engines import Engines
 from dalsegno.streams.client.errors import DeliveryFailed, FlowError, SettingsError, WorkerFenced
 from dalsegno.streams.client.event_encoder import EventEncoder
 from dalsegno.streams.client.flow import Flow
@@ -103,6 +106,11 @@ class Worker:
         end.
         """
         producer = Producer(self._config, name.name)
+        config = self._config
+        engines = Engines(Directory(config, name.name))
+        blobs = Blobs(
+            engines, from_bytes=config.blobs_from_bytes, cache_bytes=config.blob_cache_bytes
+        )
         try:
             while not self._stopping.is_set():
                 session = Session(
@@ -114,11 +122,13 @@ class Worker:
                     producer=producer,
                     counts=self.counts,
                     encode=self._encode,
+                    blobs=blobs,
                 )
                 ending = await self._session(session)
                 if ending is Ending.FENCED:
                     raise WorkerFenced(name.name, session.detail)
         finally:
+            await asyncio.to_thread(engines.close)
             left = await asyncio.to_thread(producer.close, self._settings.stop_timeout_ms / 1_000)
             if left:
                 _LOG.error("%d records were not acknowledged before the stop", left)

@@ -24,7 +24,12 @@ def set_operations(fields: Mapping[str, object], schema: ContextSchema | None) -
         # Its path leads through the operations; that of the same value among the fields does not.
         values.pack(cast(Value, dict(fields)))
         raise
+    check_values(fields, schema)
+    return packed
+
+
+def check_values(fields: Mapping[str, object], schema: ContextSchema | None) -> None:
+    """Raises `FieldRefused`."""
     if schema is not None:
         for name, value in fields.items():
             schema.check_value(name, value)
-    return packed

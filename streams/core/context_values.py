@@ -1,9 +1,10 @@
 """Values of a context and their packed bytes.
 
-None, booleans, integers of 64 bits with sign, floats, texts, bytes, UTC times, lists, and maps with
-texts as keys. Packed bytes are what msgspec writes: the shortest form of every number and header.
-Two values are equal when their packed bytes are: in Python `1 == True == 1.0`, here they differ,
-and so do maps whose keys stand in another order.
+None, booleans, integers of 64 bits with sign, floats, texts, bytes, UTC times, blob references
+(which the fold never follows), lists, and maps with texts as keys. Packed bytes are what msgspec
+writes: the shortest form of every number and header. Two values are equal when their packed bytes
+are: in Python `1 == True == 1.0`, here they differ, and so do maps whose keys stand in another
+order.
 """
 
 from __future__ import annotations
@@ -13,22 +14,23 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from dalsegno.schemas.blob import Blob, decode_hook, encode_hook
 from dalsegno.schemas.errors import ValueRefusedError
 from dalsegno.schemas.values_scan import scan
 from dalsegno.streams.core.context_errors import DeltaError, pointer
 
 Value: TypeAlias = (
-    "bool | int | float | str | bytes | datetime | list[Value] | dict[str, Value] | None"
+    "bool | int | float | str | bytes | datetime | Blob | list[Value] | dict[str, Value] | None"
 )
 Path: TypeAlias = tuple[str | int, ...]
 
 DEPTH_MAX: Final = 64
 _INT_MIN: Final = -(2**63)
 _INT_MAX: Final = 2**63 - 1
-_PLAIN: Final = frozenset((str, bool, type(None), float, bytes))
+_PLAIN: Final = frozenset((str, bool, type(None), float, bytes, Blob))
 
-_decode = msgspec.msgpack.Decoder().decode
-pack = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(ext_hook=decode_hook).decode
+pack = msgspec.msgpack.Encoder(enc_hook=encode_hook).encode
 
 
 def unpack(data: bytes) -> Value:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from dalsegno.schemas.blob import HEAD as BLOB_HEAD
 from dalsegno.schemas.package import FormField
 from dalsegno.schemas.plan import ContextField, FieldType
 from dalsegno.streams.core.bounds import utf8_bytes
@@ -66,14 +67,19 @@ def misfit(draft: Draft, changed: Iterable[str], view: View) -> str:
             continue
         found = type_of(state.pack() if isinstance(state, Field) else state)
         wide = expected is FieldType.NUMBER and found == FieldType.INTEGER
-        if found != expected and not wide:
+        if found not in (expected, FieldType.ANY) and not wide:
             return f"field {name!a} is a {expected}, what came is a {found}"
     return ""
 
 
 def type_of(packed: bytes) -> str:
-    """The type of a packed value, or `null`. Source: MessagePack specification, "Formats"."""
+    """The type of a packed value, `null`, or `any` for one that is kept as a blob.
+
+    Source: MessagePack specification, "Formats".
+    """
     lead = packed[0]
+    if packed.startswith(BLOB_HEAD):
+        return FieldType.ANY
     for first, last, kind in _LEADS:
         if first <= lead <= last:
             return kind

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from dalsegno.streams.core.capturing import Held, thawed
+from dalsegno.schemas.blob import references
+from dalsegno.streams.core.capturing import Held, parts_of, thawed
 from dalsegno.streams.core.plan_store import PlanStore
 from dalsegno.streams.core.residency import Residency
 from dalsegno.streams.core.runstate import NEVER, Run
@@ -75,6 +76,15 @@ class HeldRuns:
             return self.get(run_id)
         packed = self.residency.read(run_id)
         return None if packed is None else thawed(run_id, packed, self._plans)
+
+    def references(self, run_id: str) -> set[bytes]:
+        """Digests of the blobs that stand anywhere in a run or stub; nothing of it is decoded."""
+        held = self._held.get(run_id)
+        if held is None and self.residency is not None:
+            held = self.residency.read(run_id)
+        if held is None:
+            return set()
+        return set().union(*(references(part) for _, part in parts_of(run_id, held)))
 
     def _came(self, run_id: str, packed: PackedRun) -> Prefix:
         """A run is in memory again, as bytes."""

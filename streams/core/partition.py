@@ -157,6 +157,10 @@ class Partition(PartitionFacts):
             return None
         return view_of(held)
 
+    def references(self, run_id: str) -> set[bytes]:
+        """Digests of the blobs that a run or stub holds, in events that wait for it too."""
+        return self._runs.references(run_id)
+
     def is_open(self, run_id: str) -> bool:
         """Whether more may come of this run: it is live, or reports wait for its start."""
         held = self._runs.look(run_id)

@@ -22,6 +22,8 @@ from confluent_kafka import KafkaError as KafkaCode
 from confluent_kafka import KafkaException
 
 from dalsegno.schemas.intake import Intake
+from dalsegno.storage.blobs.store import BlobStore
+from dalsegno.streams.engine.blob_settings import open_blobs
 from dalsegno.streams.engine.context import ActorFactory, EngineContext, Layout
 from dalsegno.streams.engine.control import ControlAppender
 from dalsegno.streams.engine.errors import (
@@ -112,13 +114,16 @@ class Engine:
         self._actors = actors
         self._services = services
         self._metrics = EngineMetrics()
+        self._blobs: BlobStore | None = None
 
     async def run(self) -> ExitCode:
         """Start, run, stop."""
         settings = self._settings
         stop = StopSignals(settings.stop_timeout_ms / 1_000)
         stop.install()
-        web = EngineWeb(settings, self._metrics)
+        opened = open_blobs(settings.archive, settings.archive_prefix, settings.blobs)
+        self._blobs = None if opened is None else opened[1]
+        web = EngineWeb(settings, self._metrics, self._blobs)
         url = await web.start()
         try:
             while True:
@@ -138,6 +143,8 @@ class Engine:
             return ExitCode.FAILED
         finally:
             await web.close()
+            if opened is not None:
+                opened[0].close()
 
     async def _begin(self, web: EngineWeb, url: str, stop: StopSignals) -> ExitCode:
         owners = OwnersView(self._settings)
@@ -196,6 +203,7 @@ class Engine:
             monitors=self._monitors,
             actors=self._actors,
             warm=warm,
+            blobs=self._blobs,
         )
         ownership = Ownership(context, asyncio.get_running_loop())
         app = make_app(settings)

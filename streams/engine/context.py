@@ -9,6 +9,7 @@ from typing import Protocol
 from aiokafka import TopicPartition
 
 from dalsegno.schemas.intake import Intake
+from dalsegno.storage.blobs.store import BlobStore
 from dalsegno.streams.core.faultpoint.actors import FaultPoints
 from dalsegno.streams.engine.control import ControlAppender
 from dalsegno.streams.engine.errors import PartitionStoppedError
@@ -95,6 +96,7 @@ class EngineContext:
     monitors: MonitorFactory | None = None
     actors: ActorFactory | None = None
     warm: WarmTier | None = None
+    blobs: BlobStore | None = None
     group: Group | None = None
 
     def joined(self) -> Group:

@@ -7,12 +7,14 @@ import math
 
 import msgspec
 
+from dalsegno.schemas.blob import text_hook
+
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
 
 def jsonable(value: object) -> Json:
-    """A plain value, of structs, maps, lists, numbers, text, times and bytes."""
-    plain = msgspec.to_builtins(value, builtin_types=(bytes,), str_keys=True)
+    """A plain value, of structs, maps, lists, numbers, text, times, bytes and blob references."""
+    plain = msgspec.to_builtins(value, builtin_types=(bytes,), str_keys=True, enc_hook=text_hook)
     return _plain(plain)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from dalsegno.streams.engine import metrics_archive, metrics_warm
+from dalsegno.streams.engine import metrics_archive, metrics_blobs, metrics_warm
 from dalsegno.streams.engine.metric import SECONDS as _SECONDS
 from dalsegno.streams.engine.metric import Kind, Metric
 
@@ -355,6 +355,7 @@ CATALOGUE: Final = tuple(
     for value in [
         *globals().values(),
         *vars(metrics_archive).values(),
+        *vars(metrics_blobs).values(),
         *vars(metrics_warm).values(),
     ]
     if isinstance(value, Metric)

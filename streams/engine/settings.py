@@ -16,6 +16,7 @@ from dalsegno.schemas.mac import Keyring
 from dalsegno.schemas.topics import Topics
 from dalsegno.schemas.webhook import secret_of
 from dalsegno.streams.engine.archive_settings import ArchiveSettings
+from dalsegno.streams.engine.blob_settings import BlobSettings
 
 
 class KafkaSecurity(BaseSettings):
@@ -95,6 +96,7 @@ class EngineSettings(BaseSettings):
 
     security: KafkaSecurity = Field(default_factory=KafkaSecurity)
     archive: ArchiveSettings = Field(default_factory=ArchiveSettings)
+    blobs: BlobSettings = Field(default_factory=BlobSettings)
 
     @field_validator("mac_keys", mode="before")
     @classmethod

@@ -1,4 +1,6 @@
-"""The engine's HTTP server: liveness, readiness, metrics, and queries that any engine answers."""
+"""The engine's HTTP server: liveness, readiness, metrics, queries and blobs, which any engine
+answers for.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ from typing import Final
 from aiohttp import ClientError, ClientSession, ClientTimeout, web
 
 from dalsegno.schemas.partitioner import partition_for
+from dalsegno.storage.blobs.store import BlobStore
 from dalsegno.streams.core.warm import WarmLost
 from dalsegno.streams.engine import gauges, queries, web_recovery
 from dalsegno.streams.engine.jsonable import dumps
@@ -18,6 +21,7 @@ from dalsegno.streams.engine.owners import OwnersView
 from dalsegno.streams.engine.ownership import Ownership
 from dalsegno.streams.engine.settings import EngineSettings
 from dalsegno.streams.engine.task import RUNNING, PartitionTask
+from dalsegno.streams.engine.web_blobs import BlobWeb
 
 PROXIED: Final = "X-Dalsegno-Proxied"
 """Set on a call from one engine to another: it is answered or refused there, never passed on."""
@@ -41,7 +45,10 @@ def unavailable(error: str, **more: object) -> web.Response:
 class EngineWeb:
     """Up from the first moment of a start, so that a supervisor sees a waiting engine as alive."""
 
-    def __init__(self, settings: EngineSettings, metrics: EngineMetrics) -> None:
+    def __init__(
+        self, settings: EngineSettings, metrics: EngineMetrics, blobs: BlobStore | None = None
+    ) -> None:
+        self._blobs = BlobWeb(blobs, metrics, settings.blobs.bytes_max)
         self._settings = settings
         self._metrics = metrics
         self._ownership: Ownership | None = None
@@ -63,6 +70,7 @@ class EngineWeb:
                 web.get("/fault-points", self._fault_points),
                 web.get("/plans/{run_id:.+}", self._plan),
                 web.get("/runs/{run_id:.+}", self._run),
+                *self._blobs.routes(),
             ]
         )
         self._runner = web.AppRunner(application, access_log=None)
@@ -84,6 +92,7 @@ class EngineWeb:
 
     async def close(self) -> None:
         """Stop serving."""
+        self._blobs.close()
         if self._session is not None:
             await self._session.close()
         if self._runner is not None:

@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from dalsegno.schemas.blob import text_hook
 from dalsegno.streams.core.context_field import Field
 from dalsegno.streams.core.context_values import trusted
 from dalsegno.streams.core.context_view import View
@@ -18,7 +19,7 @@ MASKED: Final = "(secret)"
 _SECRET_CHARS_MIN: Final = 4
 _SECRET_TEXTS_MAX: Final = 64
 
-_json = msgspec.json.Encoder(order="sorted").encode
+_json = msgspec.json.Encoder(order="sorted", enc_hook=text_hook).encode
 
 
 def value_text(view: View, field: str, secrets: frozenset[str]) -> str:

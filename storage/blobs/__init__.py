@@ -1,0 +1,1 @@
+"""Large values of contexts: kept once each in the object store, by content."""

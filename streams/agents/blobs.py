@@ -1,0 +1,191 @@
+"""The sweeper of one engine: large values that no run of its partitions holds go after a grace.
+
+The order, and why it is safe, is in `storage.blobs.sweep`. It takes the partitions in turn and
+walks their runs in slices of a few milliseconds: intake waits for none of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterable, Sequence
+from typing import Final
+
+import structlog
+
+from dalsegno.storage.archive.objects import ArchiveError
+from dalsegno.storage.blobs.store import BlobStore, Stored
+from dalsegno.storage.blobs.sweep import Sweep, Unheld
+from dalsegno.streams.core.partition import Partition
+from dalsegno.streams.core.warm import WarmLost
+from dalsegno.streams.engine import metrics_blobs
+from dalsegno.streams.engine.daemon import in_daemon_thread
+from dalsegno.streams.engine.ownership import Ownership
+from dalsegno.streams.engine.task import RUNNING, PartitionTask
+
+log = structlog.get_logger(__name__)
+
+_LOOK_S: Final = 1.0
+_CATCH_UP_S: Final = 60.0
+"""How long a sweep waits until the fold has read what the log had when the blobs were listed."""
+_SLICE_S: Final = 0.002
+_REST_S: Final = 0.02
+_IDS_AT_ONCE: Final = 200
+_DELETIONS_MAX: Final = 5_000
+"""Per partition and turn; the rest goes with the next one."""
+
+
+class SweepEndedError(Exception):
+    """A sweep that was given up: nothing was deleted. `why` is a label."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
+
+
+async def blob_sweeper(ownership: Ownership) -> None:
+    """Sweep for as long as the engine runs; does nothing without a bucket."""
+    if ownership.context.blobs is None:
+        await asyncio.Event().wait()
+        return
+    await Sweeper(ownership, ownership.context.blobs).run()
+
+
+class Sweeper:
+    """Takes the partitions in turn."""
+
+    def __init__(self, ownership: Ownership, store: BlobStore) -> None:
+        self._ownership = ownership
+        self._store = store
+        self._metrics = ownership.context.metrics
+        self._interval_s = ownership.context.settings.blobs.sweep_interval_ms / 1_000
+        self._unheld: dict[int, tuple[PartitionTask, Unheld]] = {}
+        self._swept_s: dict[int, float] = {}
+
+    async def run(self) -> None:
+        """For ever."""
+        while True:
+            await self.turn()
+            await asyncio.sleep(_LOOK_S)
+
+    async def turn(self) -> None:
+        """Every partition that is due, one behind the other."""
+        now_s = time.monotonic()
+        self._metrics.clear(metrics_blobs.BLOB_SWEEP_AGE)
+        tasks = dict(self._ownership.tasks)
+        self._swept_s = {n: self._swept_s.get(n, now_s - self._interval_s) for n in tasks}
+        for number, task in tasks.items():
+            age_s = max(0.0, now_s - self._swept_s[number])
+            self._metrics.gauge(metrics_blobs.BLOB_SWEEP_AGE, age_s, partition=str(number))
+            if age_s >= self._interval_s and task.state in RUNNING:
+                await self._sweep(number, task)
+
+    async def _sweep(self, number: int, task: PartitionTask) -> None:
+        try:
+            found = await self.sweep(number, task)
+        except ArchiveError as error:
+            self._failed(number, str(error.trouble), str(error))
+        except SweepEndedError as error:
+            self._failed(number, error.why, str(error))
+        except WarmLost as error:
+            self._failed(number, "local_database_lost", str(error))
+        else:
+            self._swept_s[number] = time.monotonic()
+            label = {"partition": str(number)}
+            self._metrics.gauge(metrics_blobs.BLOB_STORED, found.blobs, **label)
+            self._metrics.gauge(metrics_blobs.BLOB_STORED_BYTES, found.bytes_stored, **label)
+            self._metrics.gauge(metrics_blobs.BLOB_UNHELD, found.unheld, **label)
+
+    def _failed(self, number: int, trouble: str, why: str) -> None:
+        # Due again after a whole interval: nothing hurries, and a store in trouble has rest.
+        self._swept_s[number] = time.monotonic()
+        self._metrics.count(metrics_blobs.BLOB_SWEEP_FAILURES, trouble=trouble)
+        log.warning("blobs not swept", partition=number, why=why)
+
+    async def sweep(self, number: int, task: PartitionTask) -> Sweep:
+        """One partition, once. Raises `ArchiveError`, `SweepEndedError`, `WarmLost`."""
+        store = self._store
+        now_ms = time.time_ns() // 1_000_000
+        listed_s = time.monotonic()
+        listed = await in_daemon_thread(lambda: list(store.stored(number)), f"blobs-{number}")
+        if not listed:
+            return Sweep((), 0, 0, 0, ())
+        # The listing has ended: what the log holds by now has to be read first.
+        fold = await self._caught_up(task, time.monotonic())
+        marked = await self._mark(task, fold, listed)
+        judged = self._judge(number, task).judge(listed, marked, now_ms)
+        log.info(
+            "blobs marked", partition=number, blobs=judged.blobs, bytes=judged.bytes_stored,
+            unheld=judged.unheld, took_s=round(time.monotonic() - listed_s, 3),
+        )  # fmt: skip
+        await self._delete(number, judged)
+        return judged
+
+    def _judge(self, number: int, task: PartitionTask) -> Unheld:
+        known = self._unheld.get(number)
+        if known is None or known[0] is not task:
+            known = self._unheld[number] = (task, Unheld(self._store.grace_ms))
+        return known[1]
+
+    async def _caught_up(self, task: PartitionTask, since_s: float) -> Partition:
+        """The fold, once it has read all that the log held at that time (monotonic)."""
+        until_s = time.monotonic() + _CATCH_UP_S
+        while task.state in RUNNING:
+            now_s = time.monotonic()
+            if now_s - task.behind_s(now_s) > since_s:
+                fold = task.fold
+                assert isinstance(fold, Partition)
+                return fold
+            if now_s > until_s:
+                raise SweepEndedError("not_caught_up")
+            await asyncio.sleep(_REST_S)
+        raise SweepEndedError("partition_lost")
+
+    async def _mark(
+        self, task: PartitionTask, fold: Partition, listed: Sequence[Stored]
+    ) -> set[bytes]:
+        """Digests that runs hold. A run that comes, goes or moves meanwhile is seen all the same:
+        those in memory are looked up by name wherever they are then, and after them all that the
+        local database has.
+        """
+        wanted = {each.digest for each in listed}
+        marked: set[bytes] = set()
+        slice_end_s = time.monotonic() + _SLICE_S
+        async for run_ids in _all_ids(fold):
+            for run_id in run_ids:
+                marked |= fold.references(run_id) & wanted
+                if time.monotonic() >= slice_end_s:
+                    await asyncio.sleep(_REST_S)
+                    if task.state not in RUNNING:
+                        raise SweepEndedError("partition_lost")
+                    slice_end_s = time.monotonic() + _SLICE_S
+        return marked
+
+    async def _delete(self, number: int, judged: Sweep) -> None:
+        store = self._store
+        unheld = judged.delete[:_DELETIONS_MAX]
+        # The older generation goes only while the newer one is seen to be whole.
+        replaced = [
+            old
+            for old, new in judged.replaced[:_DELETIONS_MAX]
+            if await in_daemon_thread(lambda new=new: store.whole(new), f"blobs-{number}")  # type: ignore[misc]
+        ]
+        going = [*unheld, *replaced]
+        if not going:
+            return
+        failed = await in_daemon_thread(lambda: store.delete(going), f"blobs-{number}")
+        self._metrics.count(metrics_blobs.BLOB_SWEPT, len(going) - len(failed))
+        log.info("blobs swept", partition=number, deleted=len(going) - len(failed))
+        for error in failed.values():
+            raise error
+
+
+async def _all_ids(fold: Partition) -> AsyncIterator[Iterable[str]]:
+    held = list(fold.held_ids())
+    for first in range(0, len(held), _IDS_AT_ONCE):
+        yield held[first : first + _IDS_AT_ONCE]
+    residence = fold.residence
+    after = ""
+    while residence is not None and (page := residence.warm.ids(after, _IDS_AT_ONCE)):
+        after = page[-1]
+        yield page
