@@ -38,6 +38,14 @@ _BODY_S: Final = 60.0
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
+class _RefusedError(Exception):
+    def __init__(self, status: int, code: str, detail: str) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.code = code
+        self.detail = detail
+
+
 class BlobWeb:
     """`store`: None where no bucket is set; every request is told so."""
 
@@ -64,6 +72,8 @@ class BlobWeb:
     async def _answer(self, handler: Handler, request: web.Request) -> web.StreamResponse:
         try:
             return await handler(request)
+        except _RefusedError as error:
+            return _refused(error.status, error.code, error.detail)
         except ValueRefusedError as error:
             return _refused(400, "bad_blob", str(error))
         except BlobMissing as error:
@@ -113,25 +123,15 @@ class BlobWeb:
         return answer
 
     def _asked(self, request: web.Request) -> tuple[BlobStore, int, Blob]:
-        """Raises `ValueRefusedError`, and the answer itself where there can be no other."""
+        """Raises `ValueRefusedError`, `_RefusedError`."""
         if self._store is None:
-            raise web.HTTPNotImplemented(
-                body=dumps({"error": "no_blob_store", "detail": "no DALSEGNO_ARCHIVE_BUCKET"}),
-                content_type="application/json",
-            )
+            raise _RefusedError(501, "no_blob_store", "DALSEGNO_ARCHIVE_BUCKET is not set")
         size = request.query.get("size", "")
         if not size.isascii() or not size.isdigit() or len(size) > 18:
             raise ValueRefusedError("size", "give the blob's size in bytes")
         blob = Blob(bytes.fromhex(request.match_info["digest"]), int(size))
         if blob.size > self._bytes_max:
-            raise web.HTTPRequestEntityTooLarge(
-                self._bytes_max,
-                blob.size,
-                body=dumps(
-                    {"error": "blob_too_large", "detail": f"{blob}: at most {self._bytes_max}"}
-                ),
-                content_type="application/json",
-            )
+            raise _RefusedError(413, "blob_too_large", f"{blob}: at most {self._bytes_max}")
         return self._store, int(request.match_info["partition"]), blob
 
     async def _body(self, request: web.Request, blob: Blob) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from dalsegno.schemas.blob import encode_hook
 from dalsegno.schemas.codec import encode
 from dalsegno.schemas.control import ClockTick, ControlEvent, Policy, PolicySet
 from dalsegno.schemas.events import RunEvent, RunStarted, StepCompleted, StepStarted
@@ -20,7 +21,7 @@ START_MS = 1_700_000_000_000
 OUTPUT_BYTES_MAX = 1_048_588
 _FRAMING_BYTES = 512
 
-pack = msgspec.msgpack.encode
+pack = msgspec.msgpack.Encoder(enc_hook=encode_hook).encode
 
 
 def step(name: str, *, queue: str = "default", **fields: object) -> StepPlan:
