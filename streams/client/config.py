@@ -103,7 +103,7 @@ class ClientConfig:
     `delivery_timeout_ms`: how long a record may take to be acknowledged before the caller is told.
     `queue_messages_max`: bound on records that wait locally; a full queue pushes back.
     `blobs_from_bytes`: values whose packed bytes are more go to the engines' blob store, not into
-    events; 0: none. `blob_cache_bytes`: of large values that a worker keeps to read them again.
+    events; 0: none.
     """
 
     bootstrap_servers: str
@@ -115,7 +115,6 @@ class ClientConfig:
     linger_ms: float = 0.0
     registry: RegistrySettings = field(default_factory=RegistrySettings)
     blobs_from_bytes: int = 0
-    blob_cache_bytes: int = 64 << 20
 
     @classmethod
     def resolve(
@@ -203,6 +202,7 @@ class WorkerConfig:
     `lease_ms`: the worker lease; shorter than the smallest threshold for `silent` (10 s).
     `session_timeout_ms`: how long the group keeps this worker's place; longer than its restart.
     `stop_timeout_ms`: how long a stop waits for steps that run.
+    `blob_cache_bytes`: of large values that are kept to be read again.
     """
 
     concurrency: int = 200
@@ -212,6 +212,7 @@ class WorkerConfig:
     group_heartbeat_ms: int = 1_000
     stop_timeout_ms: int = 30_000
     seen_max: int = 100_000
+    blob_cache_bytes: int = 64 << 20
 
     def consumer(
         self, config: ClientConfig, client_id: str, group: str, instance: str

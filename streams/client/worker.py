@@ -108,9 +108,8 @@ class Worker:
         producer = Producer(self._config, name.name)
         config = self._config
         engines = Engines(Directory(config, name.name))
-        blobs = Blobs(
-            engines, from_bytes=config.blobs_from_bytes, cache_bytes=config.blob_cache_bytes
-        )
+        cache_bytes = self._settings.blob_cache_bytes
+        blobs = Blobs(engines, from_bytes=config.blobs_from_bytes, cache_bytes=cache_bytes)
         try:
             while not self._stopping.is_set():
                 session = Session(
