@@ -13,7 +13,7 @@ from dalsegno.schemas import values
 from dalsegno.schemas.outputs import Handoff
 from dalsegno.schemas.values import Value
 from dalsegno.streams.client.failures import Invalid
-from dalsegno.streams.client.large import Large
+from dalsegno.streams.client.large import INLINE, Large
 from dalsegno.streams.client.schema import ContextSchema
 from dalsegno.streams.client.schema_errors import (
     FieldRefused,
@@ -57,7 +57,7 @@ def _without_schema(handoff: Handoff) -> VersionMismatchError | None:
 
 
 def read_fields(
-    handoff: Handoff, packed: bytes, schema: ContextSchema | None, large: Large
+    handoff: Handoff, packed: bytes, schema: ContextSchema | None, large: Large = INLINE
 ) -> dict[str, Value]:
     """Fields of the handoff as this code's version has them, blobs read.
 

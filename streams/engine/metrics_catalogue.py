@@ -31,9 +31,10 @@ LABELS: Final = {
     "fault_point": "name of one that is not healthy; at most 200 for each partition",
     "phase": "of a fault point: open, half_open, ramping",
     "webhook": "name of a target that the policy lists: at most 16",
-    "result": "of an attempt: delivered, trouble, refused, gone, error",
+    "result": "of an attempt: delivered, trouble, refused, gone, error; of a blob: stored, known",
     "what": "kind of segment: unfinished (a crash left it), superseded (another owner's counts)",
     "trouble": "kind of failure of the archive's store: unreachable, slow, denied, damaged, …",
+    "way": "of a large value: in, out",
     "held_by": "what holds a step: freeze, fault point, turn",
     "flow": f"name of a flow; at most {FLOWS_MAX}, then `other`",
 }
