@@ -7,6 +7,7 @@ from dalsegno.schemas.outputs import Outcome
 from dalsegno.streams.core.arrivals import Arrivals
 from dalsegno.streams.core.controls import Controls
 from dalsegno.streams.core.moment import Moment
+from dalsegno.streams.core.near_limits import NearLimit, near_limits
 from dalsegno.streams.core.runs import Runs
 from dalsegno.streams.core.runstate import NEVER, Run
 from dalsegno.streams.core.tombstones import Tombstone, Tombstones
@@ -121,6 +122,11 @@ class PartitionFacts:
         """
         found = self._runs.get(run_id)
         return found if isinstance(found, Run) else None
+
+    def near_limits(self, run_id: str) -> tuple[NearLimit, ...]:
+        """Which limits of the policy the context of a live run is near, if it is in memory."""
+        held = self._runs.peek(run_id)
+        return near_limits(held, self._now.policy) if isinstance(held, Run) else ()
 
     def erased(self, run_id: str) -> Tombstone | None:
         """What is kept of a run that was erased."""

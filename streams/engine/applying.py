@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from dalsegno.schemas.events import StepCompleted
+from dalsegno.schemas.control import DecisionMade
+from dalsegno.schemas.events import InformationSupplied, RunStarted, StepCompleted
 from dalsegno.streams.engine.batch import Batch
 from dalsegno.streams.engine.fold import Clock, Fold
 from dalsegno.streams.engine.outputs import Outputs
@@ -16,6 +17,8 @@ from dalsegno.streams.engine.signals import Signals
 
 SLICE_S: Final = 0.005
 """A checkpoint takes some five round trips, each of which waits for a slice of every partition."""
+# Events that change contexts.
+_WRITERS: Final = (StepCompleted, RunStarted, InformationSupplied, DecisionMade)
 
 
 class Applying:
@@ -37,6 +40,7 @@ class Applying:
         Raises what reading and `apply` raise; the records before are applied then.
         """
         apply, add, signals = self._fold.apply, self._outputs.add, self._signals.outputs
+        near = self._signals.near
         until_s = clock() + SLICE_S
         try:
             for record in self._records:
@@ -46,6 +50,8 @@ class Applying:
                 if produced:
                     add(produced)
                     signals(produced)
+                    if isinstance(record.event, _WRITERS):
+                        near(self._fold.near_limits(record.event.run_id))
                 if clock() >= until_s:
                     return False
             return True

@@ -9,6 +9,7 @@ from dalsegno.schemas.control import Policy
 from dalsegno.schemas.outputs import Outcome, RunState
 from dalsegno.streams.core.actions import Output
 from dalsegno.streams.core.attempt import Attempt
+from dalsegno.streams.core.near_limits import NearLimit
 from dalsegno.streams.core.record import Record
 from dalsegno.streams.core.warm import Warm
 
@@ -80,6 +81,9 @@ class Fold(Protocol):
 
     def is_open(self, run_id: str) -> bool:
         """Whether more may come of this run: it is live, or reports wait for its start."""
+
+    def near_limits(self, run_id: str) -> Iterable[NearLimit]:
+        """Which limits of the policy the context of a run in memory is near."""
 
     def run_ids(self) -> Iterable[str]:
         """All runs, stubs included."""

@@ -44,6 +44,7 @@ class EngineMetrics:
         self._reason = BoundedLabel(_REASONS_MAX)
         self._flow = BoundedLabel(catalogue.FLOWS_MAX)
         self._channel = BoundedLabel(_REASONS_MAX)
+        self._field = BoundedLabel(catalogue.FIELDS_MAX)
         self.signals = Signals(self)
 
     def _register(self, metric: Metric) -> None:
@@ -85,7 +86,12 @@ class EngineMetrics:
         self._gauges[metric.name].clear()
 
     def _bound(self, labels: dict[str, str]) -> dict[str, str]:
-        bounds = {"reason": self._reason, "flow": self._flow, "channel": self._channel}
+        bounds = {
+            "reason": self._reason,
+            "flow": self._flow,
+            "channel": self._channel,
+            "field": self._field,
+        }
         return {
             name: bounds[name](value) if name in bounds else value for name, value in labels.items()
         }

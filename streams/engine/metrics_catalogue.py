@@ -18,6 +18,9 @@ _LONG_SECONDS = (0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 
 FLOWS_MAX: Final = 50
 """Flows beyond this many share the label value `other`."""
 
+FIELDS_MAX: Final = 100
+"""Context fields near a limit beyond this many share the label value `other`."""
+
 OTHER: Final = "other"
 
 LABELS: Final = {
@@ -36,6 +39,8 @@ LABELS: Final = {
     "trouble": "kind of failure of the archive's store: unreachable, slow, denied, damaged, …",
     "way": "of a large value: in, out",
     "held_by": "what holds a step: freeze, fault point, turn",
+    "limit": "of the policy: inline_bytes_max, context_bytes_max, dispatch_bytes_max",
+    "field": f"name of a context field near a limit; at most {FIELDS_MAX}, then `other`",
     "flow": f"name of a flow; at most {FLOWS_MAX}, then `other`",
 }
 
@@ -100,6 +105,13 @@ UNSTARTED: Final = Metric(
     "Handoffs that nobody started in time, or that a worker gave back: most of a flow's mean that "
     "no worker can run it.",
     ("flow",),
+)
+NEAR_LIMIT: Final = Metric(
+    "dalsegno_context_near_limit_total",
+    Kind.COUNTER,
+    "Writes that left a context within a fifth of a limit of the policy: by its largest field, or "
+    "the value itself.",
+    ("limit", "flow", "field"),
 )
 CONFLICTS: Final = Metric(
     "dalsegno_state_conflicts_total",

@@ -20,6 +20,7 @@ from dalsegno.schemas.outputs import (
     Transition,
 )
 from dalsegno.streams.core.actions import Audit, Dispatch, Escalate, Output, PutAside
+from dalsegno.streams.core.near_limits import NearLimit
 from dalsegno.streams.core.signals.meaning import asks, is_damage
 from dalsegno.streams.core.step_table import StepInput
 from dalsegno.streams.engine import metrics_catalogue as catalogue
@@ -80,6 +81,13 @@ class Signals:
                 tally[catalogue.DEAD_LETTERS, "reason", action.letter.reason] += 1
         if len(tally) > _TALLIES_MAX:
             self.flush()
+
+    def near(self, limits: Iterable[NearLimit]) -> None:
+        """A context was written and is near these limits."""
+        for each in limits:
+            self._counting.count(
+                catalogue.NEAR_LIMIT, limit=each.limit, flow=each.flow, field=each.field
+            )
 
     def flush(self) -> None:
         """Bring the metrics up to date."""

@@ -98,12 +98,19 @@ def served(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Lab:
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("DALSEGNO_DECISION_KEY", str(lab.folder / "ana.json"))
     TopicAdmin(lab.settings).create(QUEUES[1:], lab.partitions)
-    policy = Policy(queues=QUEUES, redispatch_initial_ms=50, redispatch_max_ms=200)
+    policy = Policy(
+        queues=QUEUES, redispatch_initial_ms=50, redispatch_max_ms=200, inline_bytes_max=4_000
+    )
     writer = Writer(lab.settings)
     for partition in range(lab.partitions):
         writer.append_control(PolicySet(partition=partition, number=1, policy=policy))
     lab.engine(fold="core").wait_ready()
     return lab
+
+
+def near_limits(lab: Lab) -> list[str]:
+    (engine,) = lab.engines
+    return [line for line in engine.text("/metrics").splitlines() if "near_limit_total{" in line]
 
 
 @pytest.fixture
@@ -157,7 +164,7 @@ def test_an_old_run_goes_on_under_new_code_and_old_code_gives_newer_fields_back(
         client.start(old, {"amount": 500})
     before = hire(old, "default", "third")
     hire(new, "second")
-    run_id = client.start(old, {"amount": 500, "iban": "DE-secret-1"})
+    run_id = client.start(old, {"amount": 500, "iban": "DE-secret-1" + "0" * 3_500})
 
     # The old worker has the step that reads what the new one wrote: it never starts it.
     (name,) = desk.wait("--step", "send")
@@ -170,6 +177,8 @@ def test_an_old_run_goes_on_under_new_code_and_old_code_gives_newer_fields_back(
     assert code == ExitCode.OK
     assert "is of schema version 2, this code is of 1" in " ".join(text.split())
 
+    labels = '{field="iban",flow="lending",limit="inline_bytes_max"}'
+    wait_for("a field near its limit", lambda: any(labels in line for line in near_limits(served)))
     shown = json.loads(printed(capsys, ExitCode.OK, "show", run_id, "--context", "--json"))
     assert shown["schema"] == "loan"
     assert {name: each["version"] for name, each in shown["fields"].items()} == {

@@ -26,6 +26,7 @@ from dalsegno.schemas.outputs import (
 )
 from dalsegno.streams.core.actions import Action, Audit, Dispatch, Output, PutAside, Reply
 from dalsegno.streams.core.attempt import Attempt
+from dalsegno.streams.core.near_limits import NearLimit
 from dalsegno.streams.core.record import Record, Unreadable
 from dalsegno.streams.core.sequence import Sequence
 
@@ -122,6 +123,9 @@ class TinyFold:
     def _load(self, key: bytes) -> TinyRun | None:
         run = self.runs.get(key)
         return msgspec.msgpack.decode(run, type=TinyRun) if isinstance(run, bytes) else run
+
+    def near_limits(self, run_id: str) -> tuple[NearLimit, ...]:
+        return ()
 
     def apply(self, record: Record) -> list[Output]:
         outcome, actions = self._decide(record)
