@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from hypothesis import Phase, settings
+from hypothesis import Phase, seed, settings
 from hypothesis.errors import Flaky
+from hypothesis.stateful import run_state_machine_as_test
 from tests.property.test_partition_promises import PartitionMachine
 
 from dalsegno.streams.core import attempts, completing, context_change, journal, routing
@@ -14,6 +15,7 @@ from dalsegno.streams.core.context_field import Field
 from dalsegno.streams.core.context_store import Store
 from dalsegno.streams.core.context_view import View
 from dalsegno.streams.core.draft import Draft
+from dalsegno.streams.core.firing import Firing
 from dalsegno.streams.core.partition import Partition
 
 
@@ -96,14 +98,14 @@ def every_fourth_effect_is_forgotten(patch):
 
 
 def every_seventh_deadline_is_late(patch):
-    original, seen = Partition._fire, []
+    original, seen = Firing.fire, []
 
     def fire(self):
         seen.append(self)
         if len(seen) % 7:
             original(self)
 
-    patch.setattr(Partition, "_fire", fire)
+    patch.setattr(Firing, "fire", fire)
 
 
 BUGS = [
@@ -120,11 +122,25 @@ BUGS = [
 ]
 
 
+ROUNDS_MAX = 5
+SETTINGS = settings(PartitionMachine.TestCase.settings, phases=[Phase.generate], derandomize=False)
+
+
+def is_found(number):
+    """Whether one round of examples finds it. What a seed draws depends on which modules the
+    process has imported: the library takes constants out of them.
+    """
+    try:
+        run_state_machine_as_test(
+            seed(number)(type("Round", (PartitionMachine,), {})), settings=SETTINGS
+        )
+    # A bug that keeps count of its own makes an example fail now and pass again: found as well.
+    except (AssertionError, Flaky, ExceptionGroup):
+        return True
+    return False
+
+
 @pytest.mark.parametrize("bug", BUGS, ids=[bug.__name__ for bug in BUGS])
 def test_a_deliberate_bug_is_found(bug, monkeypatch):
-    case = type(bug.__name__, (PartitionMachine.TestCase,), {})
-    case.settings = settings(PartitionMachine.TestCase.settings, phases=[Phase.generate])
     bug(monkeypatch)
-    # A bug that keeps count of its own makes an example fail now and pass again: found as well.
-    with pytest.raises((AssertionError, Flaky, ExceptionGroup)):
-        case("runTest").runTest()
+    assert any(map(is_found, range(ROUNDS_MAX)))
