@@ -1,6 +1,6 @@
 """The archive from outside: what is in it, and the history of a run from it alone."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -11,11 +11,14 @@ from dalsegno.schemas import codec
 from dalsegno.schemas.outputs import Transition
 from dalsegno.schemas.partitioner import partition_for
 from dalsegno.storage.archive.archive import Archive, Manifest, offsets_of
+from dalsegno.storage.archive.records import Kept
 from dalsegno.storage.archive.s3 import S3Objects
 from dalsegno.storage.archive.segment import Kind, SegmentCorrupt
 from dalsegno.streams.core.actions import Audit
-from dalsegno.streams.engine.archiving import records_of
+from dalsegno.streams.core.sequence import Sequence
+from dalsegno.streams.engine.archiving import headers_of, records_of
 from dalsegno.streams.engine.raw import RawEvent
+from dalsegno.streams.engine.restore import sequence_of
 from dalsegno.streams.engine.settings import EngineSettings
 
 __all__ = ["ArchiveGap", "Audited", "audit", "chain_of", "open_archive", "partitions_of"]
@@ -48,6 +51,8 @@ def chain_of(archive: Archive, partition: int) -> list[Manifest]:
             damaged.append(error)
             last = max(last, (offsets_of(name) or (0, 0))[1])
             continue
+        if not manifest.records:
+            continue  # states of runs are no events
         if manifest.first_offset <= end <= manifest.last_offset:
             found.append(manifest)
             end = manifest.last_offset + 1
@@ -59,6 +64,19 @@ def chain_of(archive: Archive, partition: int) -> list[Manifest]:
     if last >= end and damaged:
         raise ArchiveGap(f"partition {partition}: events {end} to {last}: {damaged[-1]}")
     return found
+
+
+def transitions_of(archive: Archive, chain: Iterable[Manifest]) -> Iterator[Kept]:
+    """The archived transitions of a chain, each once: two segments may hold the same. Raises
+    `ArchiveError`, `SegmentCorrupt`, `RecordsCorrupt`.
+    """
+    newest: Sequence | None = None
+    for manifest in chain:
+        for each in records_of(archive, manifest, Kind.TRANSITIONS):
+            found = sequence_of(list(headers_of(each)))
+            if found is not None and (newest is None or found > newest):
+                newest = found
+                yield each
 
 
 class Audited(NamedTuple):
@@ -90,12 +108,7 @@ def audit(
     number = partition_for(run_id, count)
     chain = chain_of(archive, number)
     key = run_id.encode()
-    kept = [
-        each.value or b""
-        for manifest in chain
-        for each in records_of(archive, manifest, Kind.TRANSITIONS)
-        if each.key == key
-    ]
+    kept = [each.value or b"" for each in transitions_of(archive, chain) if each.key == key]
     end = end_of(chain)
     log_from: int | None = None
 
