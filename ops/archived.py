@@ -25,12 +25,12 @@ __all__ = ["ArchiveGap", "Audited", "audit", "chain_of", "open_archive", "partit
 
 
 @contextmanager
-def open_archive(settings: EngineSettings) -> Iterator[Archive]:
-    """The archive of the settings. Raises `ArchiveError`."""
+def open_archive(settings: EngineSettings, prefix: str | None = None) -> Iterator[Archive]:
+    """The archive of the settings, or the one under another prefix. Raises `ArchiveError`."""
     objects = S3Objects(settings.archive.s3())
     try:
         objects.check()
-        yield Archive(objects, settings.archive_prefix)
+        yield Archive(objects, settings.archive_prefix if prefix is None else prefix)
     finally:
         objects.close()
 

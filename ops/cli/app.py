@@ -10,6 +10,7 @@ import typer
 
 from dalsegno.ops.cli import (
     archive_list,
+    archive_rebuild,
     archive_show,
     archive_verify,
     audit,
@@ -83,6 +84,7 @@ _GROUPS: dict[str, tuple[str, dict[str, Callable[..., int | None]]]] = {
         "Segments of events and transitions in S3. Needs nothing but the bucket.",
         {
             "list": archive_list.list_,
+            "rebuild": archive_rebuild.rebuild,
             "show": archive_show.show,
             "verify": archive_verify.verify,
         },

@@ -1,16 +1,19 @@
 """Append single records to the log, acknowledged by all replicas before a call returns."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from confluent_kafka import KafkaError, Message, Producer
 
 from dalsegno.schemas import codec, headers
-from dalsegno.schemas.control import PartitionControl
+from dalsegno.schemas.control import PartitionControl, RunControl
 from dalsegno.streams.client.refused import Complaints, connect
 from dalsegno.streams.engine.security import librdkafka_options
 from dalsegno.streams.engine.settings import EngineSettings
 
 _DELIVERY_S = 30
+_FULL_S = 0.1
+Signed = tuple[bytes, bytes, tuple[tuple[str, bytes], ...]]
+"""Key, value and headers of a record."""
 
 
 class AppendError(Exception):
@@ -72,6 +75,44 @@ class Writer:
             why = failures[0].str() if failures else "no acknowledgement in time"
             raise AppendError(f"{topic}[{partition}]: {why}; check the brokers and repeat")
         return offsets[0]
+
+    def append_all(self, topic: str, partition: int, records: Iterable[Signed]) -> None:
+        """Many records in their order; they may be in flight together. Raises AppendError: then
+        those that were first are in the log, and the rest may be.
+        """
+        failures: list[KafkaError] = []
+
+        def delivered(error: KafkaError | None, _: Message) -> None:
+            if error is not None:
+                failures.append(error)
+
+        for key, value, with_headers in records:
+            while not failures:
+                try:
+                    self._producer.produce(
+                        topic, value, key, partition,
+                        on_delivery=delivered, headers=list(with_headers),
+                    )  # fmt: skip
+                except BufferError:
+                    self._producer.poll(_FULL_S)
+                else:
+                    self._producer.poll(0)
+                    break
+            if failures:
+                break
+        left = self._producer.flush(_DELIVERY_S + 5)
+        if left or failures:
+            why = failures[0].str() if failures else "no acknowledgement in time"
+            raise AppendError(f"{topic}[{partition}]: {why}; check the brokers and repeat")
+
+    def signed(self, partition: int, event: RunControl) -> Signed:
+        """A control event about a run, under its MAC. Raises NoKeyError."""
+        key_id = self._settings.signing_key
+        if not key_id:
+            raise NoKeyError
+        value = codec.encode(event)
+        mac = self._settings.keyring.sign(key_id, self._settings.topics.events, partition, value)
+        return event.run_id.encode(), value, ((headers.MAC, mac),)
 
     def append_control(self, event: PartitionControl) -> None:
         """A control event about one partition, under its MAC. Raises AppendError, NoKeyError."""

@@ -1,4 +1,6 @@
-"""A run that another cluster archived: its parts and its plan, checked before any is believed."""
+"""A run of another cluster: its parts and its plan, checked before any is believed. Of one that has
+ended it is the stub.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +14,18 @@ from dalsegno.streams.core.cold import may_rest, unpack_parts
 from dalsegno.streams.core.plan import CompiledPlan
 from dalsegno.streams.core.plan_pack import before_of
 from dalsegno.streams.core.plan_store import PlanEntry, PlanStore
+from dalsegno.streams.core.run_table import FINAL_RUNS
 from dalsegno.streams.core.runs import Runs
-from dalsegno.streams.core.runstate import Run
+from dalsegno.streams.core.runstate import Run, Stub
 from dalsegno.streams.core.state_codec import (
     KIND_RUN,
+    KIND_STUB,
     StateCorrupt,
     header_key,
     read_prefix,
     run_of,
     unpack_run,
+    unpack_stub,
 )
 from dalsegno.streams.core.warm import PackedRun
 
@@ -35,19 +40,23 @@ class Foreign(NamedTuple):
     plans: tuple[bytes, ...]
 
 
-def read_foreign(run_id: str, parts: bytes) -> Foreign | str:
-    """The run, or why it cannot be taken in."""
+def read_foreign(run_id: str, parts: bytes) -> Foreign | Stub | str:
+    """The run, what is left of it, or why it cannot be taken in."""
     try:
         return _read(run_id, dict(unpack_parts(parts)))
     except (StateCorrupt, msgspec.MsgspecError, ValueError, LookupError) as error:
         return f"its parts are no run: {error}"
 
 
-def _read(run_id: str, parts: dict[bytes, bytes]) -> Foreign | str:
+def _read(run_id: str, parts: dict[bytes, bytes]) -> Foreign | Stub | str:
     header = parts.pop(header_key(run_id), b"")
     prefix = read_prefix(header)
+    if prefix.kind == KIND_STUB and not parts:
+        stub = unpack_stub(run_id, header, [])
+        if isinstance(stub, Stub) and stub.head.state in FINAL_RUNS:
+            return stub
     if prefix.kind != KIND_RUN:
-        return "only the state of a run that has not ended is taken in"
+        return "it is neither the state of a run nor the stub of one that has ended"
     plans = {key[1:]: value for key, value in parts.items() if key[:1] == _PLAN}
     own = [(key, value) for key, value in parts.items() if key[:1] != _PLAN]
     strange = [key for key, _ in own if key[:1] not in _OF_RUNS or run_of(key)[0] != run_id]

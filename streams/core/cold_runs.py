@@ -130,21 +130,27 @@ class ColdRuns:
         return APPLIED
 
     def _from_elsewhere(self, stub: Held | None, event: RunRestored) -> None:
-        """A run that this cluster has never heard of; events may have come ahead of it."""
+        """A run that this cluster has never heard of, or what is left of one that has ended; events
+        may have come ahead of it.
+        """
         found = _stranger(event)
         ruling = found if isinstance(found, Ruling) else APPLIED
         self._arrivals.counts[ruling.outcome] += 1
         if isinstance(found, Ruling):
             self._arrivals.audit(event, found, None, 0)
             return
-        run = take_in(event.run_id, found, self._runs, self._now.plans)
-        head = run.head
-        self._arrivals.audit(event, ruling, head.state, head.run_version)
+        taken: Run | Stub
+        if isinstance(found, Stub):
+            taken = found
+            self._runs.add(found)
+        else:
+            taken = take_in(event.run_id, found, self._runs, self._now.plans)
+        self._arrivals.audit(event, ruling, taken.head.state, taken.head.run_version)
         waiting = stub.waiting if isinstance(stub, Stub) else None
         if isinstance(stub, Stub):
             stub.waiting = None
         self._arrivals.deliver(waiting or [])
-        self._overdue(run.id, self._now.log_ms)
+        self._overdue(taken.id, self._now.log_ms)
 
 
 def _is_run(held: Held | PackedRun) -> bool:
@@ -164,7 +170,7 @@ def _fault(cold: Cold, event: RunRestored) -> Ruling | None:
     return None
 
 
-def _stranger(event: RunRestored) -> Foreign | Ruling:
+def _stranger(event: RunRestored) -> Foreign | Stub | Ruling:
     if fault := name_fault(event.run_id):
         return refused("bad_run_id", fault)
     if digest_of_parts(event.parts) != event.digest:

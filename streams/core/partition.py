@@ -32,6 +32,7 @@ from dalsegno.streams.core.actions import Output
 from dalsegno.streams.core.archived import Archived
 from dalsegno.streams.core.arrivals import Arrivals
 from dalsegno.streams.core.attempt import Attempt
+from dalsegno.streams.core.carrying import Carrying
 from dalsegno.streams.core.cold_runs import ColdRuns
 from dalsegno.streams.core.controls import RULES_KNOWN, Controls
 from dalsegno.streams.core.erasing import Erasing
@@ -149,6 +150,11 @@ class Partition(PartitionFacts):
     def archived(self) -> Archived:
         """What its owner does about runs in the archive."""
         return Archived(self._now, self._runs, self._cold)
+
+    @property
+    def carrying(self) -> Carrying:
+        """How its runs go to another cluster, once this log is gone."""
+        return Carrying(self._now, self._runs, self._releasing, self.archived)
 
     def run(self, run_id: str) -> RunView | None:
         """What is known of a run; None when nothing is."""

@@ -1,0 +1,234 @@
+"""Runs into an empty cluster, from the archive of one that is gone.
+
+Per partition: the archived events are folded, attempts that were in flight are given up (their
+queues are gone), and each run goes into the new log by one signed `RunRestored`, behind the policy
+that was in force. A run that had something in flight comes in paused and is resumed at once: then
+its step goes out again, under a higher epoch, as its retry says, and effects of unknown outcome by
+their own policy. Runs that have ended leave their stubs, so a late event meets what it met before.
+
+Broken off at any place it goes on from there: what the new log has is not appended again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+from dalsegno.ops.archived import chain_of
+from dalsegno.ops.folding import fold_records
+from dalsegno.ops.kafka.reader import Reader
+from dalsegno.ops.kafka.writer import Signed, Writer
+from dalsegno.ops.put_down import LOST, SOURCE, apply_here, follow, give_up
+from dalsegno.ops.whole_log import whole_log
+from dalsegno.schemas import codec
+from dalsegno.schemas.control import PolicySet, RunRestored
+from dalsegno.schemas.errors import DecodeError
+from dalsegno.schemas.events import RunResumed
+from dalsegno.storage.archive.archive import Archive
+from dalsegno.streams.core.attempt import Attempt
+from dalsegno.streams.core.carrying import Carried
+from dalsegno.streams.core.partition import Partition
+from dalsegno.streams.engine.settings import EngineSettings
+
+_RESUME: Final = f"{SOURCE}-resume"
+
+
+class RebuildRefused(Exception):  # noqa: N818 - what it is
+    """The cluster, or the archive, is not one that can be rebuilt."""
+
+
+class Rebuilt(NamedTuple):
+    """What became of one partition.
+
+    `end`, `end_ms`: up to where events were archived, and append time of the last one: what came
+    after it is not in the archive. `runs` that go on, `ended` of which stubs were brought, `before`
+    of both that an earlier try had brought. `left`: runs that could not be brought, and why.
+    """
+
+    partition: int
+    end: int
+    end_ms: int
+    runs: int
+    ended: int
+    before: int
+    left: tuple[tuple[str, str], ...]
+
+
+def check(settings: EngineSettings, archive: Archive, reader: Reader) -> int:
+    """How many partitions there are. Raises `RebuildRefused`, `ReadError`, as reading does."""
+    topic = settings.topics.events
+    count = reader.partitions(topic)
+    archived = {manifest.partitions for manifest in archive.manifests()}
+    if not archived:
+        raise RebuildRefused("there is nothing in the archive: is it this prefix?")
+    if archived != {count}:
+        raise RebuildRefused(
+            f"{topic} has {count} partitions, the archive is of {sorted(archived)}: runs are "
+            "placed by that number; make the topics with it"
+        )
+    for number in range(count):
+        _begun(settings, reader, number)
+    return count
+
+
+def rebuild(
+    settings: EngineSettings,
+    archive: Archive,
+    reader: Reader,
+    writer: Writer,
+    progress: Callable[[int], None] = lambda _: None,
+) -> Iterator[Rebuilt]:
+    """All partitions, in turn.
+
+    Raises `RebuildRefused`, `ReadError`, `AppendError`, `NoKeyError`, `ArchiveGap`, `ArchiveError`,
+    `SegmentCorrupt`, `RecordsCorrupt`.
+    """
+    count = check(settings, archive, reader)
+    for number in range(count):
+        begun = _begun(settings, reader, number)
+        yield _Rebuild(settings, archive, number, writer).into(begun, count, progress)
+
+
+class _Begun(NamedTuple):
+    """What an earlier try has appended. `policy`: whether it has begun at all."""
+
+    policy: bool
+    brought: frozenset[str]
+    resumed: frozenset[str]
+
+
+def _begun(settings: EngineSettings, reader: Reader, number: int) -> _Begun:
+    """Raises `RebuildRefused` when somebody else has written there before."""
+    topic = settings.topics.events
+    brought: set[str] = set()
+    resumed: set[str] = set()
+    policy = False
+    for record in reader.read(topic, number):
+        try:
+            event = codec.decode(record.value or b"")
+        except DecodeError:
+            event = None
+        if not policy:
+            if not isinstance(event, PolicySet) or event.source != SOURCE:
+                raise RebuildRefused(
+                    f"{topic}[{number}] is not empty: only an empty cluster is rebuilt. Stop its "
+                    "engines, and make new topics"
+                )
+            policy = True
+        elif isinstance(event, RunRestored) and event.source == SOURCE:
+            brought.add(event.run_id)
+        elif isinstance(event, RunResumed) and event.request_id == _RESUME:
+            resumed.add(event.run_id)
+    return _Begun(policy, frozenset(brought), frozenset(resumed))
+
+
+class _Rebuild:
+    """One partition."""
+
+    def __init__(
+        self, settings: EngineSettings, archive: Archive, number: int, writer: Writer
+    ) -> None:
+        self._settings = settings
+        self._archive = archive
+        self._number = number
+        self._writer = writer
+        self._paused: set[str] = set()
+        self._left: list[tuple[str, str]] = []
+
+    def into(self, begun: _Begun, count: int, progress: Callable[[int], None]) -> Rebuilt:
+        """Appends what is missing."""
+        partition, attempts = self._fold(count, progress)
+        end, end_ms = partition.position, partition.log_ms
+        self._bring_back(partition)
+        follow(partition, attempts)
+        self._paused = give_up(partition, attempts)
+        topic = self._settings.topics.events
+        if not begun.policy:
+            self._writer.append_control(_policy(partition, self._number))
+        runs = list(self._runs(partition))
+        ended = list(partition.carrying.ended())
+        new = [each for each in (*runs, *ended) if each.run_id not in begun.brought]
+        self._writer.append_all(topic, self._number, map(self._restored, new))
+        paused = [each.run_id for each in runs if each.run_id in self._paused]
+        resumed = [_resumed(run_id) for run_id in paused if run_id not in begun.resumed]
+        self._writer.append_all(topic, self._number, resumed)
+        return Rebuilt(
+            partition=self._number,
+            end=end,
+            end_ms=end_ms,
+            runs=len(runs),
+            ended=len(ended),
+            before=len(begun.brought),
+            left=tuple(self._left),
+        )
+
+    def _fold(
+        self, count: int, progress: Callable[[int], None]
+    ) -> tuple[Partition, dict[tuple[str, str], Attempt]]:
+        """The partition as of the last archived event, and its attempts in flight."""
+        partition = Partition(self._number, topic=self._settings.topics.events)
+        attempts: dict[tuple[str, str], Attempt] = {}
+        raw = whole_log(
+            self._settings,
+            self._number,
+            archive=self._archive,
+            chain=chain_of(self._archive, self._number),
+            reader=None,
+            progress=progress,
+        )
+        for folded in fold_records(self._settings, raw, self._number, count):
+            partition = folded.partition
+            follow(partition, attempts)
+        return partition, attempts
+
+    def _bring_back(self, partition: Partition) -> None:
+        """Runs in the archive that something waits for: they are live again, as they would be."""
+        for run_id, head in partition.archived.wanted():
+            parts = self._parts(head.segment, run_id)
+            apply_here(
+                partition,
+                RunRestored(run_id=run_id, restore_id=SOURCE, parts=parts, digest=head.digest),
+            )
+
+    def _runs(self, partition: Partition) -> Iterator[Carried]:
+        carrying = partition.carrying
+        for each in carrying.live():
+            yield from self._or_left(each.run_id, carrying.run(each.run_id))
+        for run_id, cold in carrying.archived():
+            parts = self._parts(cold.head.segment, run_id)
+            found = carrying.with_plans(run_id, parts, cold.head.plan_digest)
+            yield from self._or_left(run_id, found)
+
+    def _or_left(self, run_id: str, found: Carried | str) -> Iterator[Carried]:
+        if isinstance(found, Carried):
+            yield found
+        else:
+            self._left.append((run_id, found))
+
+    def _parts(self, segment: str, run_id: str) -> bytes:
+        return self._archive.run(self._archive.manifest(segment), run_id)
+
+    def _restored(self, carried: Carried) -> Signed:
+        event = RunRestored(
+            source=SOURCE,
+            run_id=carried.run_id,
+            restore_id=SOURCE,
+            parts=carried.parts,
+            digest=carried.digest,
+            absent=True,
+        )
+        return self._writer.signed(self._number, event)
+
+
+def _policy(partition: Partition, number: int) -> PolicySet:
+    return PolicySet(
+        source=SOURCE,
+        partition=number,
+        number=max(0, partition.numbers.get(PolicySet.__name__, 0)),
+        policy=partition.policy,
+    )
+
+
+def _resumed(run_id: str) -> Signed:
+    event = RunResumed(run_id=run_id, request_id=_RESUME, source=SOURCE, reason=LOST)
+    return run_id.encode(), codec.encode(event), ()
