@@ -3,7 +3,7 @@
 One partition with the real core and RocksDB, no Kafka. Contexts begin with 400 random bytes. All
 runs take their first step, in an order of their own; a budget holds a twentieth of them. Then all
 take their next, in another order, as batches of 500 events: each batch's missing runs are read
-together, as an engine does.
+together, as an engine does. Then the archive, with a real S3: `tiers_archive`.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ import random
 import tempfile
 import time
 import tracemalloc
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 
-import msgspec
-from benchmarks.engine_lab.load import run_events
+from benchmarks.tiers_archive import archive_figures
+from benchmarks.tiers_runs import random_run
 from rich.console import Console
 from rich.table import Table
 
-from dalsegno.schemas.events import RunEvent, RunStarted
+from dalsegno.schemas.events import RunEvent
 from dalsegno.storage.rocksdb import RocksMemory, RocksTable
 from dalsegno.storage.warm import Place, WarmStore
 from dalsegno.streams.core.partition import Partition
@@ -85,16 +85,6 @@ class Owner:
             self.batch(batch)
 
 
-def random_run(name: str, rng: random.Random) -> Iterator[RunEvent]:
-    """A run whose context does not compress."""
-    for event in run_events(name):
-        if isinstance(event, RunStarted):
-            first = msgspec.msgpack.encode({"input": rng.randbytes(400)})
-            yield msgspec.structs.replace(event, context=first)
-        else:
-            yield event
-
-
 def memory_per_run(runs: int) -> int:
     """Bytes that Python allocates for a run that has taken two steps."""
     partition, rng = Partition(0), random.Random(0)
@@ -116,6 +106,7 @@ def main(argv: list[str]) -> int:
     """Runs the benchmark; 1 when runs did not leave or come back."""
     options = argparse.ArgumentParser(prog="benchmarks.tiers", description=__doc__)
     options.add_argument("--runs", type=int, default=20_000)
+    options.add_argument("--archived", type=int, default=20_000, help="runs for S3's figures")
     chosen = options.parse_args(argv)
     runs, rng = chosen.runs, random.Random(1)
     per_run = memory_per_run(2_000)
@@ -146,6 +137,7 @@ def main(argv: list[str]) -> int:
         ("apply µs per event, thawing included", f"{second['apply'] / (2 * runs) * 1e6:.1f}"),
         ("apply µs per event, first steps", f"{first['apply'] / (3 * runs) * 1e6:.1f}"),
         ("runs read late", f"{late:,}"),
+        *archive_figures(chosen.archived).rows(),
     ):
         table.add_row(what, value)
     Console().print(table)

@@ -25,6 +25,8 @@ from dalsegno.schemas.control import PolicySet, RunRestored
 from dalsegno.schemas.errors import DecodeError
 from dalsegno.schemas.events import RunResumed
 from dalsegno.storage.archive.archive import Archive
+from dalsegno.storage.archive.objects import Objects
+from dalsegno.storage.blobs.store import FOLDER
 from dalsegno.streams.core.attempt import Attempt
 from dalsegno.streams.core.carrying import Carried
 from dalsegno.streams.core.partition import Partition
@@ -87,6 +89,22 @@ def rebuild(
     for number in range(count):
         begun = _begun(settings, reader, number)
         yield _Rebuild(settings, archive, number, writer).into(begun, count, progress)
+
+
+def copy_blobs(objects: Objects, old: str, new: str) -> int:
+    """The blobs of one archive into another: contexts name them. How many there were to copy.
+
+    Raises `ArchiveError`.
+    """
+    there = {each.key.removeprefix(f"{new}/") for each in objects.list(f"{new}/{FOLDER}")}
+    missing = [
+        name
+        for each in objects.list(f"{old}/{FOLDER}")
+        if (name := each.key.removeprefix(f"{old}/")) not in there
+    ]
+    for name in missing:
+        objects.put(f"{new}/{name}", objects.get(f"{old}/{name}"))
+    return len(missing)
 
 
 class _Begun(NamedTuple):

@@ -20,26 +20,31 @@ def rebuild(
     Same prefix of topics, same partition count; engines archive under another prefix from now on.
     Exit code 1 when a run could not be brought. Broken off, it goes on at the next call.
     """
-    from contextlib import ExitStack
+    from contextlib import ExitStack, closing
 
     from dalsegno.ops.archived import open_archive
     from dalsegno.ops.kafka.reader import Reader
     from dalsegno.ops.kafka.writer import AppendError, NoKeyError, Writer
-    from dalsegno.ops.rebuild import RebuildRefused
+    from dalsegno.ops.rebuild import RebuildRefused, check, copy_blobs
     from dalsegno.ops.rebuild import rebuild as bring
+    from dalsegno.storage.archive.s3 import S3Objects
 
     settings = archive_settings()
-    if from_prefix.rstrip("/") == settings.archive_prefix.rstrip("/"):
+    old, new = from_prefix.rstrip("/"), settings.archive_prefix.rstrip("/")
+    if old == new:
         raise UsageFault(
             "the new cluster must not archive among the old one's segments: set "
             "DALSEGNO_ARCHIVE_PREFIX to another prefix, here and for its engines"
         )
     with told(), ExitStack() as stack:
-        archive = stack.enter_context(open_archive(settings, from_prefix))
+        archive = stack.enter_context(open_archive(settings, old))
+        objects = stack.enter_context(closing(S3Objects(settings.archive.s3())))
         reader = stack.enter_context(Reader(settings))
         bar = stack.enter_context(progress_bar())
         task = bar.add_task("folding", total=None)
         try:
+            check(settings, archive, reader)
+            blobs = copy_blobs(objects, old, new)
             found = list(
                 bring(settings, archive, reader, Writer(settings), lambda n: bar.advance(task, n))
             )
@@ -61,6 +66,7 @@ def rebuild(
         ),
         empty="no partitions",
     )
+    print(f"{blobs} blobs were copied")
     print("what came behind the last event was not archived, and is lost with the old cluster")
     print_table(("partition", "run", "not brought"), left, empty="every run was brought")
     return ExitCode.FOUND if left else ExitCode.OK

@@ -76,7 +76,7 @@ class Segmenter:
             )
         writer = SegmentWriter(number, self._partitions)
         found = reader.read(topics.events, number, max(low, wanted.first), wanted.end)
-        events = _Blocks(writer, Kind.EVENTS)
+        events = Blocks(writer, Kind.EVENTS)
         room = self._settings.archive.segment_bytes
         for message in found:
             events.add(_kept(raw_event(message, self._lenient)))
@@ -121,7 +121,7 @@ class Segmenter:
         events: tuple[int, int],
     ) -> int:
         """Transitions of the events between two offsets; returns where those of the next begin."""
-        blocks = _Blocks(writer, Kind.TRANSITIONS)
+        blocks = Blocks(writer, Kind.TRANSITIONS)
         passed = begin
         newest: Sequence | None = None
         for message in reader.read(self._settings.topics.transitions, partition, begin):
@@ -140,7 +140,7 @@ class Segmenter:
         return passed
 
 
-class _Blocks:
+class Blocks:
     """Gathers records into entries of some megabytes each."""
 
     def __init__(self, writer: SegmentWriter, kind: Kind) -> None:
@@ -154,6 +154,7 @@ class _Blocks:
         self.last_ms = 0
 
     def add(self, record: Kept) -> None:
+        """One record more."""
         self._records.append(record)
         size = len(record.key or b"") + len(record.value or b"") + _OVERHEAD_BYTES
         size += sum(len(name) + len(held) for name, held in record.headers)
@@ -166,6 +167,7 @@ class _Blocks:
             self.close()
 
     def close(self) -> None:
+        """What is left becomes an entry."""
         records, self._records, self._bytes = self._records, [], 0
         if records:
             self._writer.add(
