@@ -41,7 +41,7 @@ def metric(engine: EngineProcess, name: str) -> float:
     return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(name))
 
 
-def caught_up(lab: Lab, engine: EngineProcess) -> None:
+def caught_up(lab: Lab, engine: EngineProcess, limit_s: float = 90.0) -> None:
     ends = {p: lab.end(lab.topics.events, p) for p in range(lab.partitions)}
 
     def through() -> bool:
@@ -51,7 +51,7 @@ def caught_up(lab: Lab, engine: EngineProcess) -> None:
         found = {each["partition"]: each["position"] for each in body["own"]}  # type: ignore[index, call-overload]
         return all(found.get(number, 0) >= end for number, end in ends.items())
 
-    wait_for("the end of the log", through)
+    wait_for("the end of the log", through, limit_s)
 
 
 def wrong_in_stores(lab: Lab, data: Path) -> list[str]:
