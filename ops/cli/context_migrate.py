@@ -42,7 +42,7 @@ def migrate(
             for held in last_contexts(fold.partition(number), loaded.name, live_only=live_only):
                 runs += 1
                 fields += len(held.versions)
-                faults += migration_faults(held, schema)
+                faults += migration_faults(held, schema, fold.blobs_of(number))
     if json:
         print_json(
             {

@@ -14,7 +14,6 @@ from typing import Annotated, Final, TypeVar, cast
 import msgspec
 
 from dalsegno.schemas import values
-from dalsegno.schemas.blob import Blob
 from dalsegno.schemas.errors import ValueRefusedError
 from dalsegno.schemas.values import Value
 from dalsegno.streams.client.schema_compile import SECRET_MARK, Unsuitable, compile_record
@@ -112,7 +111,7 @@ class ContextSchema:
         if shape is None:
             known = ", ".join(self.fields) or "none"
             raise self._refused(field, f"the schema has no such field (it has: {known})")
-        if not isinstance(value, Blob) and (found := shape.misfit(value, field)):
+        if found := shape.misfit(value, field):
             raise self._refused(*found)
 
     def check_start(self, context: Mapping[str, object]) -> None:

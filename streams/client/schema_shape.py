@@ -11,6 +11,8 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from dalsegno.schemas.blob import Blob
+
 _NAMES: Final[dict[type, str]] = {
     type(None): "null", bool: "a boolean", int: "a whole number", float: "a number",
     str: "a text", bytes: "bytes", datetime: "a time", list: "a list", dict: "a map",
@@ -35,7 +37,12 @@ class Shape:
         return ()
 
     def misfit(self, value: object, path: str) -> Misfit | None:
-        """Why the value at `path` does not fit; None when it does."""
+        """Why the value at `path` does not fit; None when it does. A blob does: what it holds is
+        checked by who reads it.
+        """
+        return None if type(value) is Blob else self._misfit(value, path)
+
+    def _misfit(self, value: object, path: str) -> Misfit | None:
         raise NotImplementedError
 
     def _other(self, value: object, path: str) -> Misfit:
@@ -51,7 +58,7 @@ class Anything(Shape):
     def __init__(self) -> None:
         super().__init__("anything")
 
-    def misfit(self, value: object, path: str) -> Misfit | None:  # noqa: ARG002 - nothing is asked
+    def _misfit(self, value: object, path: str) -> Misfit | None:  # noqa: ARG002 - nothing is asked
         return None
 
 
@@ -65,7 +72,7 @@ class Atom(Shape):
         self._kinds = kinds
         self._bounds = bounds
 
-    def misfit(self, value: object, path: str) -> Misfit | None:
+    def _misfit(self, value: object, path: str) -> Misfit | None:
         if type(value) not in self._kinds:
             return self._other(value, path)
         if self._bounds is not None:
@@ -85,7 +92,7 @@ class OneOf(Shape):
         super().__init__(" or ".join(map(repr, values)))
         self._values = frozenset((type(value), value) for value in values)
 
-    def misfit(self, value: object, path: str) -> Misfit | None:
+    def _misfit(self, value: object, path: str) -> Misfit | None:
         known = isinstance(value, str | int | None) and (type(value), value) in self._values
         return None if known else (path, f"expected {self.name}")
 
@@ -104,7 +111,7 @@ class ListOf(Shape):
     def parts(self) -> tuple[Shape, ...]:
         return (self._item,)
 
-    def misfit(self, value: object, path: str) -> Misfit | None:
+    def _misfit(self, value: object, path: str) -> Misfit | None:
         if type(value) is not list:
             return self._other(value, path)
         if fault := _outside(value, self._bounds):
@@ -127,7 +134,7 @@ class MapOf(Shape):
     def parts(self) -> tuple[Shape, ...]:
         return (self._key, self._value)
 
-    def misfit(self, value: object, path: str) -> Misfit | None:
+    def _misfit(self, value: object, path: str) -> Misfit | None:
         if type(value) is not dict:
             return self._other(value, path)
         if fault := _outside(value, self._bounds):
@@ -163,7 +170,7 @@ class Record(Shape):
         field, tag = self.tag
         return value.get(field) == tag
 
-    def misfit(self, value: object, path: str) -> Misfit | None:
+    def _misfit(self, value: object, path: str) -> Misfit | None:
         if type(value) is not dict:
             return self._other(value, path)
         for key, each in value.items():
@@ -192,7 +199,7 @@ class AnyOf(Shape):
     def parts(self) -> tuple[Shape, ...]:
         return self._members
 
-    def misfit(self, value: object, path: str) -> Misfit | None:
+    def _misfit(self, value: object, path: str) -> Misfit | None:
         found = [each.misfit(value, path) for each in self._members]
         if None in found:
             return None
@@ -213,7 +220,7 @@ class Marked(Shape):
         super().__init__(shape.name, secret=True)
         self._shape = shape
 
-    def misfit(self, value: object, path: str) -> Misfit | None:
+    def _misfit(self, value: object, path: str) -> Misfit | None:
         return self._shape.misfit(value, path)
 
 

@@ -20,6 +20,7 @@ from dalsegno.client import (
     Secret,
     ValueRefusedError,
 )
+from dalsegno.schemas.blob import Blob
 from dalsegno.streams.client.writing import set_operations
 
 
@@ -101,6 +102,8 @@ PERSON = {"name": "Ada", "address": {"street": "x"}, "tags": ["a"]}
         ("paid", {"kind": "cash"}),
         ("free", {"what": [None, 1.5, {"ever": b""}]}),
         ("open", {"what": [None]}),
+        ("scan", Blob.of(b"x")),
+        ("person", {**PERSON, "tags": Blob.of(b"x")}),
     ],
 )
 def test_what_fits_is_taken(field: str, value: object) -> None:

@@ -16,7 +16,9 @@ from dalsegno.ops.migrating import migration_faults
 from dalsegno.ops.replaying import lines_of
 from dalsegno.ops.run_view import context_lines
 from dalsegno.schemas import values
+from dalsegno.schemas.blob import Blob
 from dalsegno.schemas.events import InformationSupplied, RunCancelled
+from dalsegno.storage.blobs.errors import BlobMissing
 from dalsegno.streams.core.partition import Partition
 from dalsegno.streams.engine.jsonable import jsonable
 
@@ -145,6 +147,49 @@ def test_a_secret_is_not_told_by_the_upcaster_that_fails_on_it() -> None:
     (fault,) = migration_faults(held, made)
     assert (fault.field, fault.error) == ("card", "UpcastFailed")
     assert "4111" not in str(fault)
+
+
+def with_blob(log: Log, value: str) -> tuple[HeldContext, bytes]:
+    packed = values.pack(value)
+    event = InformationSupplied(
+        run_id="r", information_id="b", ops=values.pack([["set", ["f1"], Blob.of(packed)]]),
+        origin="test",
+    )  # fmt: skip
+    log.put(event)
+    (held,) = last_contexts(folded(log), "lending")
+    return held, packed
+
+
+def test_a_large_value_is_read_and_goes_through_the_upcasters() -> None:
+    held, packed = with_blob(a_run(ended=False), "long")
+    made = schema()
+
+    @made.upcast("f1", from_version=1)
+    def shorter(text: str) -> object:
+        return text if text != "long" else 7
+
+    read: list[Blob] = []
+
+    def read_blob(blob: Blob) -> bytes:
+        read.append(blob)
+        return packed
+
+    (fault,) = migration_faults(held, made, read_blob)
+    assert read == [Blob.of(packed)]
+    assert (fault.field, fault.error) == ("f1", "FieldRefused")
+    assert "expected a text, not a whole number" in fault.detail
+
+
+def test_a_large_value_that_cannot_be_read_is_told() -> None:
+    held, _ = with_blob(a_run(ended=False), "long")
+    (unread,) = migration_faults(held, schema())
+    assert (unread.field, unread.error) == ("f1", "BlobUnread")
+
+    def missing(blob: Blob) -> bytes:
+        raise BlobMissing(0, blob)
+
+    (gone,) = migration_faults(held, schema(), missing)
+    assert (gone.field, gone.error) == ("f1", "BlobMissing")
 
 
 def test_another_schema_is_one_fault() -> None:
