@@ -108,12 +108,17 @@ def references(data: bytes) -> set[bytes]:
     None is missed. Other bytes that look like one are taken for one: who keeps what is found here
     keeps too much at most.
     """
+    return {packed[-DIGEST_BYTES:] for packed in packed_references(data)}
+
+
+def packed_references(data: bytes) -> set[bytes]:
+    """The same references as they are packed."""
     found: set[bytes] = set()
     at = data.find(HEAD)
     # Overlapping: what looks like a reference may hide the beginning of a real one.
     while at >= 0:
         end = at + PACKED_BYTES
         if end <= len(data):
-            found.add(bytes(data[end - DIGEST_BYTES : end]))
+            found.add(bytes(data[at:end]))
         at = data.find(HEAD, at + 1)
     return found

@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from dalsegno.schemas.blob import packed_references
 from dalsegno.schemas.outputs import RunState
 from dalsegno.streams.core.people.state import Ask
 from dalsegno.streams.core.runstate import FLYING, HOLDING, NEVER, Run, RunHead, Waiting
@@ -45,7 +46,8 @@ class ColdHead(msgspec.Struct, array_like=True, frozen=True, kw_only=True, gc=Fa
     `segment` has it, with `digest` (see `pack_parts`) and `size` bytes. `due_ms`: its next deadline
     (NEVER: none). `reply_to`: of who started it. `wanted_ms`: since when it is to come back, 0 when
     it is not; `wanted_by`: for which kind of event, or `timer`. `trouble`: why it could not, if
-    that was said. The rest is for listings.
+    that was said. `blobs`: the blob references in its parts, packed, one behind the other: while it
+    is away it holds them all the same. The rest is for listings.
     """
 
     segment: str
@@ -76,6 +78,7 @@ class ColdHead(msgspec.Struct, array_like=True, frozen=True, kw_only=True, gc=Fa
     wanted_ms: int = 0
     wanted_by: str = ""
     trouble: str = ""
+    blobs: bytes = b""
 
 
 class Cold:
@@ -164,6 +167,7 @@ def cold_of(run: Run, segment: str, packed: bytes, log_ms: int) -> Cold:
             asked=_asked(run),
             context_schema=head.context_schema,
             context_schema_version=head.context_schema_version,
+            blobs=b"".join(sorted(packed_references(packed))),
         ),
     )
     cold.kept = run.kept

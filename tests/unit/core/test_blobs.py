@@ -15,6 +15,8 @@ from tests.unit.core.log import (
     transitions,
     view,
 )
+from tests.unit.core.shelf import Shelf, leave
+from tests.unit.people.asking import failed
 
 from dalsegno.schemas import values
 from dalsegno.schemas.blob import Blob
@@ -163,6 +165,21 @@ def test_an_ended_run_holds_what_its_stub_shows_until_that_goes() -> None:
     log.tick(61)
     assert log.partition.run("r") is None
     assert held(log) == set()
+
+
+def test_a_run_in_the_archive_holds_its_blobs_and_has_them_when_it_is_back() -> None:
+    shelf = Shelf()
+    log = Log()
+    log.start(chain(2), context={"in": BLOB, "more": [OTHER, BLOB]})
+    log.began("s0")
+    failed(log, "s0")
+    before = held(log)
+    leave(log, shelf)
+    assert view(log).kind == "archived"
+    assert held(log) == before == {BLOB.digest, OTHER.digest}
+    log.put(shelf.bring(log.partition, "r"))
+    assert view(log).kind == "run"
+    assert held(log) == before
 
 
 @pytest.mark.parametrize("given", [BLOB, "text"])

@@ -25,7 +25,8 @@ class Clock:
 
 class FaultyObjects:
     """Around any other store. `down`: the trouble of every call; `lie`: what becomes of what is
-    read; `lose_answers`: of so many puts only the answer is lost; `calls`: names, in order.
+    read; `lose_answers`: of so many puts only the answer is lost; `calls`: names, in order;
+    `call_hook`: called before each call.
     """
 
     def __init__(self, objects: Objects) -> None:
@@ -34,9 +35,11 @@ class FaultyObjects:
         self.lie: Callable[[str, bytes], bytes] | None = None
         self.lose_answers = 0
         self.calls: list[str] = []
+        self.call_hook: Callable[[], None] = lambda: None
 
     def _call(self, name: str, key: str) -> None:
         self.calls.append(name)
+        self.call_hook()
         if self.down is not None:
             raise ArchiveError(self.down, key, "as the test asked")
 
