@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Final
 
 import structlog
@@ -35,6 +35,10 @@ _DELETIONS_MAX: Final = 5_000
 """Per partition and turn; the rest goes with the next one."""
 
 
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
 class SweepEndedError(Exception):
     """A sweep that was given up: nothing was deleted. `why` is a label."""
 
@@ -54,9 +58,12 @@ async def blob_sweeper(ownership: Ownership) -> None:
 class Sweeper:
     """Takes the partitions in turn."""
 
-    def __init__(self, ownership: Ownership, store: BlobStore) -> None:
+    def __init__(
+        self, ownership: Ownership, store: BlobStore, now_ms: Callable[[], int] = _now_ms
+    ) -> None:
         self._ownership = ownership
         self._store = store
+        self._now_ms = now_ms
         self._metrics = ownership.context.metrics
         self._interval_s = ownership.context.settings.blobs.sweep_interval_ms / 1_000
         self._unheld: dict[int, tuple[PartitionTask, Unheld]] = {}
@@ -105,7 +112,7 @@ class Sweeper:
     async def sweep(self, number: int, task: PartitionTask) -> Sweep:
         """One partition, once. Raises `ArchiveError`, `SweepEndedError`, `WarmLost`."""
         store = self._store
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = self._now_ms()
         listed_s = time.monotonic()
         listed = await in_daemon_thread(lambda: list(store.stored(number)), f"blobs-{number}")
         if not listed:

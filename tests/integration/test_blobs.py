@@ -88,7 +88,9 @@ class Stand:
             view = self.client.query(run_id, timeout="60s")
             return view if view.step(step).state is state else None
 
-        return wait_for(f"{step} is {state}", look)
+        found = wait_for(f"{step} is {state}", look)
+        assert found is not None
+        return found
 
 
 @pytest.fixture
@@ -135,11 +137,7 @@ def test_a_document_is_stored_once_read_by_each_step_and_swept_when_its_run_has_
     for topic in (lab.topics.events, lab.topics.queue("default"), lab.topics.transitions):
         for number in range(PARTITIONS):
             assert all(len(each.value() or b"") < 16_384 for each in lab.read(topic, number))
-    # A run that waits is older than any grace, and its blob stays.
-    swept = "dalsegno_blob_sweep_age_seconds"
-    assert swept in stand.engine.text("/metrics")
-    old = wait_for("the blob has a younger generation, or is old", lambda: stand.stored())
-    assert old == [kept]
+    assert "dalsegno_blob_sweep_age_seconds" in stand.engine.text("/metrics")
 
     stand.client.supply(run_id, {"go": True}, origin="test", timeout="60s")
     result = stand.client.wait(run_id, "120s")

@@ -50,6 +50,10 @@ class FaultyObjects:
             self.lose_answers -= 1
             raise ArchiveError(Trouble.UNREACHABLE, key, "the answer was lost")
 
+    def replace(self, key: str, data: bytes) -> None:
+        self._call("replace", key)
+        self.objects.replace(key, data)
+
     def get(self, key: str, first: int = 0, size: int | None = None) -> bytes:
         self._call("get", key)
         found = self.objects.get(key, first, size)
