@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
@@ -123,6 +124,12 @@ class BatchConsumer(driver.Consumer):  # type: ignore[misc]
     def silent_s(self) -> float:
         """For how long the group has not heard us although its broker answers, in seconds."""
         return self.membership.silent_s(self.ownership.context.clock()) if self.membership else 0.0
+
+    def unconfirmed_s(self) -> float:
+        """For how long no heartbeat has said that our place is ours, in seconds."""
+        if self.membership is None:
+            return math.inf
+        return self.membership.unconfirmed_s(self.ownership.context.clock())
 
     async def still_member(self) -> bool:
         """Ask the group whether we are still in it."""

@@ -45,6 +45,9 @@ class Group(Protocol):
     def silent_s(self) -> float:
         """For how long the group has not heard us although its broker answers, in seconds."""
 
+    def unconfirmed_s(self) -> float:
+        """For how long no heartbeat has said that our place is ours, in seconds."""
+
     async def still_member(self) -> bool:
         """Ask the group whether we are still in it. Never gives up while the broker is away."""
 

@@ -6,12 +6,14 @@ Watches every answer of the group's coordinator to aiokafka, which logs most of 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import structlog
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
+from aiokafka.protocol.group import HeartbeatRequest
 
 from dalsegno.streams.engine.errors import EvictedError
 from dalsegno.streams.engine.fold import Clock
@@ -19,6 +21,7 @@ from dalsegno.streams.engine.fold import Clock
 log = structlog.get_logger(__name__)
 
 UNKNOWN_MEMBER_ID: Final = 25
+REBALANCE_IN_PROGRESS: Final = 27
 FENCED_INSTANCE_ID: Final = 82
 """Error codes of the protocol; aiokafka has no class for the second."""
 
@@ -44,9 +47,11 @@ class Membership:
         self._ask = self._coordinator._send_req
         self._coordinator._send_req = self._watched
         self.heard_at_s = clock()
+        self.confirmed_at_s = -math.inf
         self.reachable = True
 
-    async def _watched(self, request: Any) -> Any:  # noqa: ANN401 - untyped upstream  # noqa: ANN401 - untyped upstream
+    async def _watched(self, request: Any) -> Any:  # noqa: ANN401 - untyped upstream
+        asked_at_s = self._clock()
         try:
             answer = await self._ask(request)
         except KafkaError:
@@ -54,6 +59,8 @@ class Membership:
             raise
         self.reachable = True
         code = getattr(answer, "error_code", 0)
+        if isinstance(request, HeartbeatRequest) and code in (0, REBALANCE_IN_PROGRESS):
+            self.confirmed_at_s = asked_at_s
         if code == 0:
             self.heard_at_s = self._clock()
         elif self._static and code in (UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID):
@@ -71,6 +78,14 @@ class Membership:
         away.
         """
         return max(0.0, now_s - self.heard_at_s) if self.reachable else 0.0
+
+    def unconfirmed_s(self, now_s: float) -> float:
+        """For how long no heartbeat has said that our place is ours, as of when it was asked.
+
+        A process that was asleep learns nothing from an answer that waited for it, from a broker
+        that does not answer, or from joining anew before its partitions have been sorted out.
+        """
+        return max(0.0, now_s - self.confirmed_at_s)
 
     async def still_member(self, stopping: Callable[[], bool]) -> bool:
         """Ask the group with a heartbeat. True: the partitions are still ours.

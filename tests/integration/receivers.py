@@ -13,7 +13,8 @@ from standardwebhooks import Webhook
 class Receiver:
     """Answers with `status`, or hangs until `release` is set; keeps what it took and verified.
 
-    `taken`: how often each message was taken (answered with 2xx), by its id.
+    `taken`: how often each message was taken (answered with 2xx), by its id; `bodies`: what was
+    posted under each id, taken or not.
     """
 
     def __init__(self, secret: str, status: int = 200) -> None:
@@ -22,6 +23,7 @@ class Receiver:
         self.release = threading.Event()
         self.posts: Counter[int] = Counter()
         self.taken: Counter[str] = Counter()
+        self.bodies: dict[str, set[bytes]] = {}
         self.packages: dict[str, dict[str, object]] = {}
         self._verify = Webhook(secret).verify
         self._lock = threading.Lock()
@@ -61,6 +63,7 @@ class Receiver:
         message = self._verify(body, {name.lower(): value for name, value in headers.items()})
         with self._lock:
             self.posts[self.status] += 1
+            self.bodies.setdefault(headers["webhook-id"], set()).add(body)
             if 200 <= self.status < 300:
                 name = headers["webhook-id"]
                 self.taken[name] += 1

@@ -43,15 +43,15 @@ GIVEN_UP: Final = "given_up"
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """What the couriers of an engine share. `jitter` gives a number from 0 to 1; `silent_s` for how
-    long the group has not heard this engine.
+    """What the couriers of an engine share. `jitter` gives a number from 0 to 1; `unconfirmed_s`
+    for how long no heartbeat has said that this engine's partitions are its own.
     """
 
     settings: EngineSettings
     metrics: EngineMetrics
     session: ClientSession
     jitter: Callable[[], float]
-    silent_s: Callable[[], float]
+    unconfirmed_s: Callable[[], float]
 
 
 class Courier:
@@ -202,10 +202,10 @@ class Courier:
         return fold is not None and fold.position > waiting.package.offset
 
     def _ours(self) -> bool:
-        """Whether the group has heard us lately. One that was asleep may not know yet that it was
-        not: what it posts then has the ids that the new owner's posts have.
+        """Whether the group has confirmed our place lately. One that was asleep posts nothing more
+        until it has; the one attempt that was out has the id and body of the new owner's.
         """
-        return self._means.silent_s() < self._means.settings.session_timeout_ms / 2_000
+        return self._means.unconfirmed_s() < self._means.settings.session_timeout_ms / 2_000
 
     def _dropped_if_overtaken(self, waiting: Waiting) -> bool:
         fold = self._folds.get(waiting.place[0])

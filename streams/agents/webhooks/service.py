@@ -71,7 +71,7 @@ class WebhookService:
                 context.metrics,
                 new_session(),
                 jitter=random.random,
-                silent_s=context.joined().silent_s,
+                unconfirmed_s=context.joined().unconfirmed_s,
             )
         return self._means
 
