@@ -4,33 +4,30 @@
 
 Three tables: sizes and times per step for every set of trajectories; what the rule for new bases
 costs beside the best choice in hindsight; and the cadence of snapshots beside one that knows the
-rate of failures. `langgraph` is the serialized checkpoint that LangGraph's savers store at a step
-(the whole context), fetched from PyPI into a folder of its own.
+rate of failures. `langgraph` is what LangGraph's SQLite saver stores at each step of the same
+trajectories, in a process and a virtual environment of its own (`--no-peers` leaves it out).
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 import msgspec
-from benchmarks.crash_lab.peers import CACHE
-from benchmarks.snapshot_lab import cadences, rebases, trajectories
+from benchmarks.snapshot_lab import cadences, langgraph, rebases, trajectories
 from rich.console import Console
 from rich.table import Table
 
 from dalsegno.schemas.control import Policy
 from dalsegno.storage.frame import DICTIONARY_BYTES_MAX, store
 from dalsegno.storage.snapshots.chain import About, ChainWriter, restore
-from dalsegno.storage.snapshots.link import LinkKind, read_link
+from dalsegno.storage.snapshots.link import LinkKind, Version, read_link
 from dalsegno.streams.core.context import Context
 from dalsegno.streams.core.context_delta import ops_between
 
@@ -145,50 +142,11 @@ def _patch_bytes(old: object, new: object) -> int:
 
 
 def _about(version: int) -> About:
-    return About("step", version, b"p" * 32, "agent", 1, 1_700_000_000_000)
-
-
-_LANGGRAPH = """
-import sys, msgspec
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
-serde = JsonPlusSerializer()
-total = 0
-for line in sys.stdin.buffer:
-    context = msgspec.msgpack.decode(bytes.fromhex(line.decode()))
-    kind, data = serde.dumps_typed({"v": 4, "channel_values": context})
-    total += len(data)
-print(total)
-"""
-
-
-def langgraph() -> Path | None:
-    """A Python that has LangGraph's checkpointer, fetched once; None where it cannot be had."""
-    python = CACHE / "langgraph" / "bin" / "python"
-    if not python.exists():
-        try:
-            subprocess.run([sys.executable, "-m", "venv", python.parents[1]], check=True)
-            packages = ["langgraph-checkpoint>=2", "msgspec"]
-            command = [python, "-m", "pip", "install", "--quiet", *packages]
-            subprocess.run(command, check=True, capture_output=True)
-        except (subprocess.CalledProcessError, OSError):
-            return None
-    return python
-
-
-def langgraph_bytes(python: Path, name: str, most: int) -> int:
-    """What its serializer makes of the context at every step, summed."""
-    lines: list[str] = []
-    for number, (base, steps) in enumerate(trajectories.runs(name)):
-        if number >= most:
-            break
-        context = Context.create(base, POLICY)
-        for operations in steps:
-            context.apply(operations, POLICY).adopt()
-            lines.append(context.pack().hex())
-    done = subprocess.run(
-        [python, "-c", _LANGGRAPH], input="\n".join(lines).encode(), check=True, capture_output=True
-    )
-    return int(done.stdout)
+    """As an engine says it: with the version that the link holds, and the step that it settled."""
+    at_ms = 1_700_000_000_000 + version
+    settled = ((version, 1),)
+    held = Version(version, 1, "step", at_ms, 37 * version, "running", (), settled)
+    return About("step", version, b"p" * 32, "agent", 1, at_ms, ("model",), (held,))
 
 
 def main(argv: list[str]) -> int:
@@ -209,28 +167,49 @@ def main(argv: list[str]) -> int:
 
 
 def _sizes(console: Console, most: int, *, peers: bool) -> int:
-    python = langgraph() if peers else None
+    peer, why = None, "left out"
+    if peers:
+        try:
+            peer = langgraph.install()
+        except langgraph.NotInstalled as error:
+            why = str(error)
     sizes = Table("set", "steps", *_COLUMNS, "ceiling", title="mean bytes per step")
     times = Table(
-        "set", "full", "merge patch", "delta", "link", "diff", "restore", title="µs per step"
+        "set",
+        "full",
+        "merge patch",
+        "delta",
+        "link",
+        "diff",
+        "restore",
+        "langgraph",
+        title="µs per step",
     )
     missed = 0
     for name in trajectories.NAMES:
         found = measure(name, most)
-        if python is not None:
-            found.bytes["langgraph"] = langgraph_bytes(python, name, most)
+        if peer is not None:
+            theirs = langgraph.measure(peer, name, most)
+            found.bytes["langgraph"] = theirs.stored_bytes
+            found.seconds["langgraph"] = theirs.seconds
         ceiling = CEILINGS[name] * TOLERANCE
         over = most >= 10_000 and found.mean("delta") > ceiling
         missed += over
         row = [f"{found.mean(column):,.0f}" if found.bytes[column] else "-" for column in _COLUMNS]
         mark = f"{ceiling:,.0f}{' MISSED' if over else ''}"
         sizes.add_row(name, str(found.steps), *row, mark)
-        columns = ("full", "merge patch", "delta", "chain", "diff", "restore")
+        columns = ("full", "merge patch", "delta", "chain", "diff", "restore", "langgraph")
         times.add_row(name, *(f"{found.micros(column):,.0f}" for column in columns))
     console.print(sizes)
     console.print("full, merge patch, operations: zstd 3; json: as it is; chain: whole links,")
     console.print("headers, digests and new bases included; restore: of the newest, whole chain")
     console.print(times)
+    if peer is None:
+        console.print(f"langgraph: {why}")
+    else:
+        console.print(
+            "langgraph: checkpoint and metadata that its SQLite saver stores at each step"
+        )
     return missed
 
 

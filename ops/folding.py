@@ -48,11 +48,21 @@ def fold_log(
 
 
 def fold_records(
-    settings: EngineSettings, raw: Iterable[RawEvent], number: int, count: int
+    settings: EngineSettings,
+    raw: Iterable[RawEvent],
+    number: int,
+    count: int,
+    *,
+    versions: bool = False,
 ) -> Iterator[Folded]:
-    """Fold records of partition `number` of `count`, from its first on, wherever they come from."""
+    """Fold records of partition `number` of `count`, from its first on, wherever they come from.
+
+    With `versions` the partition notes those of its runs: whoever asks for it drains them.
+    """
     topic = settings.topics.events
     partition = Partition(number, mac_keys=settings.keyring.ids, topic=topic)
+    if versions:
+        partition.versions.keep()
     events = EventReader(Intake(topic, count, settings.keyring, verify_ed25519), number)
     for record in events.read(partition, raw):
         yield Folded(record, partition.apply(record), partition)

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from dalsegno.storage.errors import StoreLostError
 from dalsegno.storage.ports import Table, TableStat
+from dalsegno.storage.snapshots.store import ChainStore
 from dalsegno.storage.warm_codec import (
     FORMAT,
     LIVE_DUE,
@@ -56,13 +57,16 @@ class Place(NamedTuple):
 
 
 class WarmStore:
-    """See `Warm` for what the fold asks. One thread writes; any thread may read."""
+    """See `Warm` for what the fold asks. One thread writes; any thread may read. `chains`: the
+    snapshot chains of its live runs.
+    """
 
     def __init__(self, table: Table, identity: str) -> None:
         """`identity`: names the changelog partition beyond doubt. Raises `StoreLostError` if the
         table is of another one, or cannot be read.
         """
         self._table = table
+        self.chains = ChainStore(table)
         self._meta = Meta(FORMAT, identity, -1, 0, 0, 0, 0)
         sealed = table.get_many([META])[0]
         if sealed is None:
@@ -111,7 +115,7 @@ class WarmStore:
         others: Mapping[bytes, bytes | None],
         place: Place | None,
     ) -> None:
-        merge = Merge(self._table.get_many)
+        merge = Merge(self._table.get_many, self._table.scan)
         merge.runs(runs)
         merge.others(others)
         meta = self._meta

@@ -9,10 +9,11 @@
 | `"f" run` | attempts are in flight, steps stand in lines, or it is wanted from the archive |
 | `"p" digest` | a plan and who names it |
 | `"o" key` | any other part |
+| `"k" run 00 version` | a link of a snapshot chain (see `snapshots/store.py`) |
 
-`part` is a part's key without the run id. Every value ends with a CRC-32 over its key and itself: a
-value in the wrong place, cut or changed is found before anything in it is believed. (The database
-has checksums of its blocks; this one also covers us and what lies between.)
+`part` is a part's key without the run id. Every value but a link ends with a CRC-32 over its key
+and itself: a value in the wrong place, cut or changed is found before anything in it is believed.
+(The database has checksums of its blocks; this one also covers us and what lies between.)
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from dalsegno.storage.errors import StoreLostError
+from dalsegno.storage.snapshots.store import Scan, entries
 from dalsegno.storage.warm_codec import (
     INLINE_BYTES,
     LIVE_DUE,
@@ -40,8 +41,9 @@ ReadMany = Callable[[Sequence[bytes]], list[bytes | None]]
 class Merge:
     """Collects the changes of one write. Reads what is there to know what becomes of it."""
 
-    def __init__(self, read: ReadMany) -> None:
+    def __init__(self, read: ReadMany, scan: Scan) -> None:
         self._read = read
+        self._scan = scan
         self._changes: dict[bytes, bytes | None] = {}
         self._refs: dict[bytes, int] = {}
         self._plans: dict[bytes, bytes | None] = {}
@@ -115,6 +117,8 @@ class Merge:
         self.runs_more += (now is not None) - (was is not None)
         self.open_more += _is_open(now) - _is_open(was)
         self.cold_more += _is_cold(now) - _is_cold(was)
+        if _is_live(was) and not _is_live(now):
+            self._changes.update((key, None) for key, _ in entries(self._scan, run))
         for key in _marks(run, was).keys() - _marks(run, now).keys():
             self._changes[key] = None
         for key in _marks(run, now).keys() - _marks(run, was).keys():
@@ -163,6 +167,10 @@ def _prefix(header: bytes) -> Prefix | None:
 
 def _is_open(prefix: Prefix | None) -> int:
     return int(prefix is not None and prefix.kind in {KIND_RUN, KIND_COLD})
+
+
+def _is_live(prefix: Prefix | None) -> bool:
+    return prefix is not None and prefix.kind == KIND_RUN
 
 
 def _is_cold(prefix: Prefix | None) -> int:

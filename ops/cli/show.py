@@ -7,6 +7,7 @@ import typer
 
 from dalsegno.ops.cli.render import print_json, print_table, when
 from dalsegno.ops.cli.settings import read_settings
+from dalsegno.ops.cli.show_at import show_at
 
 
 def show(
@@ -14,17 +15,24 @@ def show(
     context_only: Annotated[
         bool, typer.Option("--context", help="The context alone, every value whole")
     ] = False,
+    at: Annotated[
+        int, typer.Option("--at", min=-1, help="As it was at this run version; -1: as it is now")
+    ] = -1,
     json: Annotated[bool, typer.Option("--json", help="Machine-readable")] = False,
 ) -> None:
     """Print a run: its state, its context and its steps.
 
     With --context, the context with the schema version of each field; secrets are masked.
+    With --at its facts at an earlier run version: from its snapshot chain, or folded from the log.
 
     With --json the document opens with the fields of a TaskContext; `run` holds the rest.
     """
     from dalsegno.ops.kafka.engines import Engines
     from dalsegno.ops.run_view import context_of, run_row, steps_of, task_context
 
+    if at >= 0:
+        show_at(run_id, at, json=json)
+        return
     run = Engines.find(read_settings()).run(run_id)
     if context_only:
         _show_context(run, json=json)

@@ -40,8 +40,10 @@ class WholeFold:
         self._advance = advance
         self.count = count
 
-    def partition(self, number: int) -> Iterator[Folded]:
-        """Raises `ArchiveGap` where events are neither archived nor in Kafka."""
+    def partition(self, number: int, *, versions: bool = False) -> Iterator[Folded]:
+        """With `versions` it notes those of its runs. Raises `ArchiveGap` where events are neither
+        archived nor in Kafka.
+        """
         from dalsegno.ops.archived import chain_of
         from dalsegno.ops.folding import fold_records
         from dalsegno.ops.whole_log import whole_log
@@ -55,7 +57,7 @@ class WholeFold:
             reader=self._reader,
             progress=self._advance,
         )
-        return fold_records(self._settings, raw, number, self.count)
+        return fold_records(self._settings, raw, number, self.count, versions=versions)
 
     def blobs_of(self, number: int) -> Callable[[Blob], bytes]:
         """Reads large values of a partition's contexts; raises `BlobUnread` without a bucket."""

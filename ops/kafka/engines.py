@@ -46,6 +46,10 @@ class _Run(msgspec.Struct):
     run: dict[str, object]
 
 
+class _Version(msgspec.Struct):
+    version: dict[str, object]
+
+
 class _Runs(msgspec.Struct):
     runs: list[dict[str, object]]
 
@@ -82,6 +86,17 @@ class Engines:
         if status == http.client.NOT_FOUND:
             raise NoSuchRunError(run_id)
         return msgspec.convert(_decode(status, body), _Run).run
+
+    def version(self, run_id: str, run_version: int) -> dict[str, object] | None:
+        """The run as it was at that version, as JSON fields; None where its owner keeps it not.
+
+        Raises EngineError.
+        """
+        path = f"/runs/{urllib.parse.quote(run_id, safe='')}?version={run_version}"
+        status, body = self._any(path)
+        if status == http.client.NOT_FOUND:
+            return None
+        return msgspec.convert(_decode(status, body), _Version).version
 
     def runs(self, state: str, flow: str, limit: int) -> list[dict[str, object]]:
         """Runs of all partitions. Raises EngineError when none answers."""

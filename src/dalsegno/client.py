@@ -41,6 +41,7 @@ from dalsegno.streams.client.errors import (
     RunRefused,
     SettingsError,
     UnknownRun,
+    VersionNotKept,
     WaitTimeout,
     WorkerFenced,
 )
@@ -73,6 +74,7 @@ from dalsegno.streams.client.undo import DoneEffect, Undo
 from dalsegno.streams.client.views import (
     DecisionView,
     QuestionView,
+    RunVersion,
     RunView,
     SagaView,
     StepView,
@@ -128,6 +130,7 @@ __all__ = [
     "RunRefused",
     "RunResult",
     "RunState",
+    "RunVersion",
     "RunView",
     "SagaView",
     "SchemaError",
@@ -152,6 +155,7 @@ __all__ = [
     "Value",
     "ValueRefusedError",
     "VersionMismatchError",
+    "VersionNotKept",
     "WaitTimeout",
     "Worker",
     "WorkerConfig",

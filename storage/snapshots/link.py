@@ -40,6 +40,24 @@ class LinkKind(IntEnum):
     """Operations on the context of the link before."""
 
 
+class Version(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
+    """A run version that a link holds: with the first `operations` of its payload applied.
+
+    `offset`: of the event that made it. `settled`: places of steps, and how each stands since:
+    completed (1), skipped (2), compensated (3), none of these any more (0). A base tells of all
+    settled steps, other links of those whose standing changed.
+    """
+
+    number: int
+    operations: int
+    step: str
+    at_ms: int
+    offset: int
+    state: str
+    flags: tuple[str, ...] = ()
+    settled: tuple[tuple[int, int], ...] = ()
+
+
 class Header(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
     """What a link says of itself.
 
@@ -47,7 +65,8 @@ class Header(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     that the plan declares. `at_ms`: broker time of the event. `context_bytes`: packed size of the
     context at this link. `payload_bytes`: of the unpacked payload, `stored_bytes` of the stored
     one; equal when it is stored as it is. `previous`: digest of the link before, empty for a base.
-    `by_dictionary`: the payload is compressed by what the chain's payloads end with.
+    `by_dictionary`: the payload is compressed by what the chain's payloads end with. `versions`:
+    those that the link holds, the last of them `run_version`; only a delta holds more than one.
     """
 
     kind: LinkKind
@@ -64,6 +83,7 @@ class Header(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     stored_bytes: int
     previous: bytes
     by_dictionary: bool = False
+    versions: tuple[Version, ...] = ()
 
 
 class Link(msgspec.Struct, frozen=True, gc=False):
@@ -138,6 +158,11 @@ def _header(run_id: str, packed: bytes, declared: int) -> Header:
     sizes = (header.context_bytes, header.payload_bytes, header.stored_bytes)
     if min(*sizes, header.run_version, header.at_ms) < 0:
         raise SnapshotCorrupt(run_id, Fault.HEADER, "a number below zero")
+    numbers = [version.number for version in header.versions]
+    if numbers and (numbers != sorted(set(numbers)) or numbers[-1] != header.run_version):
+        raise SnapshotCorrupt(run_id, Fault.HEADER, f"versions {numbers[:4]} are in no order")
+    if len(numbers) > 1 and header.kind is not LinkKind.DELTA:
+        raise SnapshotCorrupt(run_id, Fault.HEADER, "a whole context of several versions")
     if header.by_dictionary and header.kind is LinkKind.BASE:
         raise SnapshotCorrupt(run_id, Fault.HEADER, "a base that needs a dictionary")
     if header.stored_bytes > header.payload_bytes:

@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Iterable, Mapping
 from functools import partial
 from types import TracebackType
+from typing import overload
 
 from dalsegno.schemas.blob import Blob
 from dalsegno.schemas.events import (
@@ -47,7 +48,7 @@ from dalsegno.streams.client.reported import ReportedSteps
 from dalsegno.streams.client.reporter import Reporter
 from dalsegno.streams.client.run_values import RunValues
 from dalsegno.streams.client.schema import ContextSchema
-from dalsegno.streams.client.views import RunView
+from dalsegno.streams.client.views import RunVersion, RunView
 from dalsegno.streams.client.writing import set_operations
 
 _LOG = logging.getLogger("dalsegno.client")
@@ -177,15 +178,24 @@ class Client:
         ending = Ending(self._place(run_id), self._outcomes, self._engines)
         return ending.wait(to_s(timeout, "timeout"))
 
-    def query(self, run_id: str, *, timeout: Duration = "10s") -> RunView:
+    @overload
+    def query(self, run_id: str, *, timeout: Duration = "10s") -> RunView: ...
+    @overload
+    def query(self, run_id: str, *, version: int, timeout: Duration = "10s") -> RunVersion: ...
+    def query(
+        self, run_id: str, *, version: int | None = None, timeout: Duration = "10s"
+    ) -> RunView | RunVersion:
         """A run as its partition's owner holds it: live, ended, or refused (`view.refusal`).
 
-        Whatever this client has written about the run before is in the view. An engine that is
-        restoring or cannot be reached is asked again until the time is over. Raises `UnknownRun`
-        if the log holds no such run at the time of the call, `EngineUnavailable`, `SettingsError`.
+        With `version`, a live run as it was then. Whatever this client has written about it before
+        is in the view. An engine that is restoring or cannot be reached is asked again in the time.
+        Raises `UnknownRun` if the log holds no such run now, `VersionNotKept`, `EngineUnavailable`.
         """
         self._connect()
-        return self._engines.run(self._place(run_id), to_s(timeout, "timeout"))
+        place, timeout_s = self._place(run_id), to_s(timeout, "timeout")
+        if version is not None:
+            return self._engines.version(place, version, timeout_s)
+        return self._engines.run(place, timeout_s)
 
     def runs(
         self,
@@ -354,8 +364,7 @@ class Client:
         return receipt
 
     def _values(self, run_id: str) -> RunValues:
-        partition = partition_for(run_id, self._partitions)
-        return RunValues(self._blobs, partition, self._timeout_s)
+        return RunValues(self._blobs, partition_for(run_id, self._partitions), self._timeout_s)
 
     def _place(self, run_id: str) -> Place:
         partition = partition_for(run_id, self._partitions)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Final, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
@@ -15,8 +15,20 @@ from dalsegno.schemas.errors import ValueRefusedError
 from dalsegno.schemas.outputs import RunState
 from dalsegno.streams.client.directory import Directory
 from dalsegno.streams.client.engine_http import NotHttpError, http_get
-from dalsegno.streams.client.errors import DeliveryFailed, EngineUnavailable, UnknownRun
-from dalsegno.streams.client.views import RunView, read_points, read_run, read_runs
+from dalsegno.streams.client.errors import (
+    DeliveryFailed,
+    EngineUnavailable,
+    UnknownRun,
+    VersionNotKept,
+)
+from dalsegno.streams.client.views import (
+    RunVersion,
+    RunView,
+    read_points,
+    read_run,
+    read_runs,
+    read_version,
+)
 from dalsegno.streams.core.faultpoint.standing import PointView, newest
 
 T = TypeVar("T")
@@ -54,6 +66,7 @@ class _Trouble(msgspec.Struct):
     error: str = ""
     detail: str = ""
     lag: int = 0
+    newest: int = 0
     partition: int | _Partition = 0
 
 
@@ -121,37 +134,38 @@ class Engines:
         `SettingsError` without an owners topic.
         """
         question = Question(self, place)
-        deadline = time.monotonic() + timeout_s
-        pause_s = PAUSE_FIRST_S
-        while True:
-            left_s = deadline - time.monotonic()
-            try:
-                return question.to_the_end(max(0.0, min(left_s, PAUSE_MAX_S)))
-            except EngineUnavailable:
-                if left_s <= pause_s:
-                    raise
-            time.sleep(pause_s)
-            pause_s = min(PAUSE_MAX_S, pause_s * 2)
+        return _again(question.to_the_end, timeout_s)
+
+    def version(self, place: Place, version: int, timeout_s: float) -> RunVersion:
+        """The run as it was at one of its versions. Raises as `run`, and `VersionNotKept`."""
+
+        def ask(wait_s: float) -> RunVersion:
+            return self._one(place, wait_s, {"version": version}, read_version)
+
+        return _again(ask, timeout_s)
 
     def ask(self, place: Place, wait_s: float, *, until_ended: bool = False) -> RunView:
         """One question. The engine waits for `min_offset`, and with `until_ended` for the run's end
         or refusal, at most `wait_s`. Raises as `run`.
         """
-        query = {"min_offset": place.min_offset, "wait_ms": int(wait_s * 1_000)}
-        if until_ended:
-            query["until"] = "ended"  # type: ignore[assignment]
+        return self._one(place, wait_s, {"until": "ended"} if until_ended else {}, read_run)
+
+    def _one(
+        self, place: Place, wait_s: float, asked: Mapping[str, object], read: Callable[[bytes], T]
+    ) -> T:
+        query = {"min_offset": place.min_offset, "wait_ms": int(wait_s * 1_000), **asked}
         path = f"/runs/{quote(place.run_id, safe='')}?{urlencode(query)}"
         failures: list[str] = []
         for url in self._around(place.partition):
             try:
                 status, body = http_get(url + path, wait_s + _ANSWER_S)
                 if status == HTTPStatus.OK:
-                    return read_run(body)
+                    return read(body)
+                if status == HTTPStatus.NOT_FOUND:
+                    raise _not_found(place.run_id, asked, body)
             except (OSError, NotHttpError, msgspec.MsgspecError, ValueRefusedError) as error:
                 failures.append(f"{url}: {error}")
                 continue
-            if status == HTTPStatus.NOT_FOUND:
-                raise UnknownRun(place.run_id)
             failures.append(f"{url}: {_said(status, body)}")
         self._stale = True
         raise EngineUnavailable(_nobody(failures))
@@ -224,6 +238,28 @@ class Engines:
         owner = urls.get(partition)
         others = sorted(set(urls.values()) - {owner})
         return [owner, *others] if owner else others
+
+
+def _again(ask: Callable[[float], T], timeout_s: float) -> T:
+    deadline = time.monotonic() + timeout_s
+    pause_s = PAUSE_FIRST_S
+    while True:
+        left_s = deadline - time.monotonic()
+        try:
+            return ask(max(0.0, min(left_s, PAUSE_MAX_S)))
+        except EngineUnavailable:
+            if left_s <= pause_s:
+                raise
+        time.sleep(pause_s)
+        pause_s = min(PAUSE_MAX_S, pause_s * 2)
+
+
+def _not_found(run_id: str, asked: Mapping[str, object], body: bytes) -> Exception:
+    trouble = msgspec.json.decode(body, type=_Trouble)
+    version = asked.get("version")
+    if trouble.error == "version_not_kept" and isinstance(version, int):
+        return VersionNotKept(run_id, version, trouble.detail, trouble.newest)
+    return UnknownRun(run_id)
 
 
 def _said(status: int, body: bytes) -> str:

@@ -4,6 +4,7 @@
 `DeliveryFailed`, `QueueFull`: Kafka could not be reached in time; the same call may be repeated,
 every report is idempotent. `EngineUnavailable`: no engine could answer in time; ask again.
 `RunRefused`, `ReportRefused`: the service has decided; read `reason`. `UnknownRun`: there is none.
+`VersionNotKept`: not any more, or never: the log has what there was.
 """
 
 from __future__ import annotations
@@ -114,6 +115,19 @@ class UnknownRun(ClientError, LookupError):  # noqa: N818 - says what is the cas
             "only the transitions tell of it"
         )
         self.run_id = run_id
+
+
+class VersionNotKept(ClientError, LookupError):  # noqa: N818 - says what is the case
+    """The run's owner does not keep that version any more, or the run never had it: `detail` says
+    which. `newest`: the run's version, 0 if it has ended. `dalsegno show --at` folds the log.
+    """
+
+    def __init__(self, run_id: str, version: int, detail: str, newest: int) -> None:
+        super().__init__(f"run {run_id!r} at version {version}: {detail}")
+        self.run_id = run_id
+        self.version = version
+        self.detail = detail
+        self.newest = newest
 
 
 class EngineUnavailable(ClientError, RuntimeError):  # noqa: N818 - says what is the case

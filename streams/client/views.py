@@ -16,6 +16,7 @@ from dalsegno.streams.core import query
 from dalsegno.streams.core.faultpoint.standing import PointView
 from dalsegno.streams.core.recovery.holding import POINT
 from dalsegno.streams.core.run_table import FINAL_RUNS
+from dalsegno.streams.core.versions import VersionView
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +153,33 @@ class RunView:
         raise KeyError(name)
 
 
+@dataclass(frozen=True, slots=True)
+class RunVersion:
+    """A run as it was at one of its versions: the facts that a run version stands for.
+
+    `at_ms`: log time at which it came to be so, 0 where that is not known. `settled`: the steps
+    that were completed, skipped or compensated. `context` lacks the fields of `secrets_omitted`.
+    `source`: whence the engine has it (`chain`, `memory`).
+    """
+
+    run_id: str
+    flow: str
+    flow_version: int
+    run_version: int
+    state: RunState
+    at_ms: int
+    plan_digest: str
+    flags: tuple[str, ...]
+    settled: dict[str, StepState]
+    context: dict[str, Value]
+    secrets_omitted: tuple[str, ...]
+    source: str
+
+
+class _Version(msgspec.Struct):
+    version: VersionView
+
+
 class _Run(msgspec.Struct):
     run: query.RunView
     position: int = 0
@@ -170,6 +198,25 @@ def read_run(body: bytes) -> RunView:
     """From an engine's answer. Raises `msgspec.MsgspecError`, `ValueRefusedError`."""
     answer = msgspec.json.decode(body, type=_Run)
     return _view(answer.run, answer.position)
+
+
+def read_version(body: bytes) -> RunVersion:
+    """From an engine's answer. Raises as `read_run`."""
+    found = msgspec.json.decode(body, type=_Version).version
+    return RunVersion(
+        run_id=found.run_id,
+        flow=found.flow,
+        flow_version=found.flow_version,
+        run_version=found.run_version,
+        state=found.state,
+        at_ms=found.at_ms,
+        plan_digest=found.plan_digest,
+        flags=found.flags,
+        settled={each.step: each.state for each in found.settled},
+        context=values.unpack_map(found.context),
+        secrets_omitted=found.secrets_omitted,
+        source=found.source,
+    )
 
 
 def read_runs(body: bytes) -> list[RunView]:

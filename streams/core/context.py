@@ -95,6 +95,7 @@ class Context(View):
         self._settle()
         parsed = parse_ops(ops)
         change = ContextChange(self._store, policy, allowed, step, merges)
+        change.source = ops
         try:
             for op in parsed:
                 change.apply(op)

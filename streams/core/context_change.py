@@ -17,12 +17,21 @@ from dalsegno.streams.core.context_field import Field
 from dalsegno.streams.core.context_merge import merge
 from dalsegno.streams.core.context_ops import Op, Undo, apply_inside, child
 from dalsegno.streams.core.context_store import Store
-from dalsegno.streams.core.context_values import Path, Value, pack, text_bytes, trusted
+from dalsegno.streams.core.context_values import (
+    Path,
+    Value,
+    list_header,
+    pack,
+    text_bytes,
+    trusted,
+)
 from dalsegno.streams.core.context_view import View
 from dalsegno.streams.core.names import name_fault
 
 _CAT = pack("cat")
 _SPL = pack("spl")
+_SET = pack("set")
+_DEL = pack("del")
 
 
 class _Deep:
@@ -52,11 +61,12 @@ class ContextChange(View):
     Fields that they replace wait beside the store; large fields that they reach into change in
     place, with a way back. `grown`: bytes that the context gained. `whole`: fields that were set as
     a whole, even to what they were before; nothing of an earlier value is left in them.
+    `source`: the packed operations.
     """
 
     __slots__ = (
-        "_allowed", "_deep", "_entries", "_merges", "_new", "_policy", "_step", "_store", "closed",
-        "grown", "whole",
+        "_allowed", "_deep", "_entries", "_merged", "_merges", "_new", "_policy",
+        "_step", "_store", "closed", "grown", "source", "whole",
     )  # fmt: skip
 
     def __init__(
@@ -68,6 +78,8 @@ class ContextChange(View):
         merges: Mapping[str, MergeRule],
     ) -> None:
         self._store = store
+        self.source = b"\x90"
+        self._merged = False
         self._policy = policy
         self._allowed = allowed
         self._step = step
@@ -112,6 +124,17 @@ class ContextChange(View):
     def diff(self, secrets: frozenset[str]) -> bytes:
         """What has changed, for a transition; see `context_diff`. Empty bytes for nothing."""
         return pack_diff(self._entries, secrets, self._final) if self._entries else b""
+
+    def operations(self) -> bytes:
+        """Packed operations that do the same to an equal context, without anybody's merge rules."""
+        if not self._merged:
+            return self.source
+        parts = [list_header(len(self._new))]
+        for name in self._new:
+            packed = self.packed(name)
+            head = list_header(2) + _DEL if packed is None else list_header(3) + _SET
+            parts += (head, list_header(1), pack(name), packed or b"")
+        return b"".join(parts)
 
     def adopt(self) -> None:
         """Makes the change part of the context."""
@@ -171,6 +194,7 @@ class ContextChange(View):
             raise WriteRefused(name, self._step)
         rule = self._merges.get(name) if self._step else None
         if rule is not None:
+            self._merged = True
             if self.get(name) is None:
                 self.whole.add(name)
             self._put(name, merge(rule, self.packed(name), op, self._step))

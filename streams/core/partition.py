@@ -47,18 +47,18 @@ from dalsegno.streams.core.partition_parts import (
     read_own_part,
     sort_parts,
 )
-from dalsegno.streams.core.query import RunView, view_of
+from dalsegno.streams.core.query import RunView, still_open, view_of
 from dalsegno.streams.core.quotas import Quotas
 from dalsegno.streams.core.record import Record, Unreadable
 from dalsegno.streams.core.recovery.preview import Previews
 from dalsegno.streams.core.releasing import Releasing
 from dalsegno.streams.core.residence import Residence
 from dalsegno.streams.core.runs import Runs
-from dalsegno.streams.core.runstate import Stub
 from dalsegno.streams.core.state_codec import StateCorrupt
 from dalsegno.streams.core.state_digest import digest_of
 from dalsegno.streams.core.tombstones import Tombstones
 from dalsegno.streams.core.units import Units
+from dalsegno.streams.core.versions import Versions
 from dalsegno.streams.core.warm import Warm
 
 EVENTS_TOPIC: Final = "dalsegno.events"
@@ -169,10 +169,12 @@ class Partition(PartitionFacts):
 
     def is_open(self, run_id: str) -> bool:
         """Whether more may come of this run: it is live, or reports wait for its start."""
-        held = self._runs.look(run_id)
-        if isinstance(held, Stub):
-            return held.head.state is None and not held.head.refusal
-        return held is not None
+        return still_open(self._runs.look(run_id))
+
+    @property
+    def versions(self) -> Versions:
+        """Versions of runs as they are made, for who keeps a history."""
+        return self._runs.versions
 
     @property
     def residence(self) -> Residence | None:

@@ -135,6 +135,13 @@ def view_of(held: Run | Stub | Cold) -> RunView:
     return view_stub(held) if isinstance(held, Stub) else view_run(held)
 
 
+def still_open(held: Run | Stub | Cold | None) -> bool:
+    """Whether more may come of it: it is live, or reports wait for its start."""
+    if isinstance(held, Stub):
+        return held.head.state is None and not held.head.refusal
+    return held is not None
+
+
 def view_run(run: Run) -> RunView:
     """A live run as it is now."""
     head = run.head

@@ -35,6 +35,7 @@ from dalsegno.streams.core.state_codec import (
     part_keys,
     read_prefix,
 )
+from dalsegno.streams.core.versions import Versions
 from dalsegno.streams.core.warm import PackedRun, Warm
 from dalsegno.streams.core.weight import weight_of
 
@@ -61,6 +62,7 @@ class Runs(HeldRuns):
         self.cold = 0
         self.wanted: dict[str, None] = {}
         self._flights: dict[tuple[str, str], None] = {}
+        self.versions = Versions(self.look)
 
     def unowned(self, run_id: str, width: int) -> list[Unowned]:
         """What of a run waits for nobody. Of one that is still bytes, only its deadlines are asked
@@ -219,6 +221,8 @@ class Runs(HeldRuns):
             follow(points, draft)
         elif draft.well is not None:
             went_well(points, draft)
+        if self.versions.wanted and draft.head.run_version != before.run_version:
+            self.versions.note(draft)
         draft.adopt(marks, self._flights)
         if draft.change is not None:
             marks.add(tags.ALL_CONTEXT)

@@ -342,6 +342,30 @@ def _unpack_run(
     return run
 
 
+def facts_of(
+    run_id: str, header: bytes, parts: list[tuple[bytes, bytes]]
+) -> tuple[RunHead, dict[int, StepRow], Context]:
+    """Of a live run, without its plan: header, rows that anything has touched, context.
+
+    Raises `StateCorrupt`.
+    """
+    rows: dict[int, StepRow] = {}
+    context: list[tuple[bytes, bytes]] = []
+    try:
+        head = _run_head.decode(memoryview(header)[_PREFIX.size :])
+        for key, value in parts:
+            tail = run_of(key)[1]
+            if key[:1] == b"s":
+                first = _U16.unpack(tail)[0] * PAGE_STEPS
+                page = enumerate(_page.decode(value), first)
+                rows.update((place, row) for place, row in page if row is not None)
+            elif key[:1] == b"c":
+                context.append((tail, value))
+        return head, rows, Context.load(context)
+    except (msgspec.MsgspecError, ValueError, struct.error) as error:
+        raise StateCorrupt(f"run {run_id!a}: {error}") from error
+
+
 def _request(item: str | tuple[str, str, str]) -> tuple[str, Refusal | None]:
     return (item, None) if isinstance(item, str) else (item[0], item[1:])
 

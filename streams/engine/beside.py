@@ -46,6 +46,12 @@ def ahead(beside: Beside | None, batch: Batch, then: Callable[[], None]) -> None
         beside.ahead(batch, then)
 
 
+def folded(beside: Beside | None, events: int, took_s: float) -> None:
+    """The fold applied so many events in this time."""
+    if isinstance(beside, WarmPartition) and beside.snapshots is not None:
+        beside.snapshots.pace.folded(events, took_s)
+
+
 def unread(beside: Beside | None, error: WarmLost) -> None:
     """What cannot be read back ends the partition task, and no more than that."""
     assert beside is not None, "only a store can be lost"

@@ -10,13 +10,14 @@ from dalsegno.schemas.outputs import Outcome
 from dalsegno.streams.core.faultpoint.actors import FaultPoints
 from dalsegno.streams.core.faultpoint.point import Phase
 from dalsegno.streams.core.partition import Partition
-from dalsegno.streams.engine import metrics_archive, metrics_warm
+from dalsegno.streams.engine import metrics_archive, metrics_snapshots, metrics_warm
 from dalsegno.streams.engine import metrics_catalogue as catalogue
 from dalsegno.streams.engine.beside import Beside
 from dalsegno.streams.engine.metrics import EngineMetrics
 from dalsegno.streams.engine.monitor import MonitorFigures
 from dalsegno.streams.engine.ownership import Ownership
 from dalsegno.streams.engine.task import RUNNING, PartitionTask, TaskState
+from dalsegno.streams.engine.warm_partition import WarmPartition
 
 _PER_PARTITION = (
     catalogue.OUTCOMES,
@@ -50,6 +51,9 @@ _PER_PARTITION = (
     metrics_warm.WARM_STALLED,
     metrics_archive.ARCHIVE_BACKLOG,
     metrics_archive.ARCHIVE_HOLDS,
+    metrics_snapshots.SNAPSHOT_OPTIMUM,
+    metrics_snapshots.SNAPSHOT_CADENCE,
+    metrics_snapshots.SNAPSHOT_PENDING,
 )
 _POINTS_MAX = 200
 """Fault points that metrics tell apart: those that are not healthy, the first of them by name."""
@@ -113,6 +117,11 @@ def _warm(metrics: EngineMetrics, partition: str, warm: Beside) -> None:
         (metrics_warm.WARM_STALLED, stat.stalled),
     ):
         metrics.gauge(metric, value, partition=partition)
+    if isinstance(warm, WarmPartition) and warm.snapshots is not None:
+        pace, pending = warm.snapshots.pace, warm.snapshots.pending
+        metrics.gauge(metrics_snapshots.SNAPSHOT_OPTIMUM, pace.optimum, partition=partition)
+        metrics.gauge(metrics_snapshots.SNAPSHOT_CADENCE, pace.every, partition=partition)
+        metrics.gauge(metrics_snapshots.SNAPSHOT_PENDING, pending, partition=partition)
 
 
 def _recovery(metrics: EngineMetrics, partition: str, fold: Partition) -> None:

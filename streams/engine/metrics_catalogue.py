@@ -7,7 +7,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from dalsegno.streams.engine import metrics_archive, metrics_blobs, metrics_warm
+from dalsegno.streams.engine import (
+    metrics_archive,
+    metrics_blobs,
+    metrics_snapshots,
+    metrics_warm,
+)
 from dalsegno.streams.engine.metric import SECONDS as _SECONDS
 from dalsegno.streams.engine.metric import Kind, Metric
 
@@ -38,6 +43,8 @@ LABELS: Final = {
     "what": "kind of segment: unfinished (a crash left it), superseded (another owner's counts)",
     "trouble": "kind of failure of the archive's store: unreachable, slow, denied, damaged, …",
     "way": "of a large value: in, out",
+    "kind": "of a snapshot's link: base, whole, delta",
+    "fault": "what is wrong with a snapshot's link: digest, order, truncated, …",
     "held_by": "what holds a step: freeze, fault point, turn",
     "limit": "of the policy: inline_bytes_max, context_bytes_max, dispatch_bytes_max",
     "field": f"name of a context field near a limit; at most {FIELDS_MAX}, then `other`",
@@ -370,6 +377,7 @@ CATALOGUE: Final = tuple(
         *vars(metrics_archive).values(),
         *vars(metrics_blobs).values(),
         *vars(metrics_warm).values(),
+        *vars(metrics_snapshots).values(),
     ]
     if isinstance(value, Metric)
 )

@@ -90,6 +90,18 @@ class EngineSettings(BaseSettings):
     warm_cache_bytes: int = Field(64 << 20, ge=1 << 20, description="of all local databases")
     warm_buffer_bytes: int = Field(64 << 20, ge=1 << 20, description="of all local databases")
     warm_flush_ms: int = Field(10_000, ge=100, description="how much of it a crash may lose")
+    snapshots: bool = Field(
+        default=True, description="keep earlier versions of live runs, with a data folder"
+    )
+    snapshot_links: int = Field(
+        64, ge=1, le=10_000, description="of a run: of twice as many the older half is deleted"
+    )
+    snapshot_versions_max: int = Field(
+        20, ge=1, le=20, description="of a run, between two links: the cadence stays at or below"
+    )
+    snapshot_learned: bool = Field(
+        default=False, description="a bounded learned factor on the cadence of snapshots"
+    )
     health_functions: Annotated[tuple[str, ...], NoDecode] = Field(
         (), description="`module:function,…` that policies may name as health checks"
     )

@@ -21,7 +21,7 @@ from dalsegno.streams.core.warm import WarmLost
 from dalsegno.streams.engine.applying import Applying
 from dalsegno.streams.engine.archive_bound import ArchiveBound
 from dalsegno.streams.engine.batch import Batch, Wanted
-from dalsegno.streams.engine.beside import Beside, ahead, full, open_side, unread
+from dalsegno.streams.engine.beside import Beside, ahead, folded, full, open_side, unread
 from dalsegno.streams.engine.checkpoint import CheckpointDone, Checkpointer
 from dalsegno.streams.engine.context import EngineContext, PartitionActor
 from dalsegno.streams.engine.encoding import Encoder
@@ -89,8 +89,7 @@ class PartitionTask:
         self.warm: Beside | None = None
         self.archive = ArchiveBound(context.settings.archive, self._moved)
         self._reader = EventReader(context.intake, number)
-        self._next_fetch = 0
-        self._end_offset = self._end_seen = 0
+        self._next_fetch = self._end_offset = self._end_seen = 0
         self._end_seen_s = self._caught_up_s = 0.0
         self._last_at_ms = 0
 
@@ -211,7 +210,7 @@ class PartitionTask:
 
     def _apply(self, applying: Applying) -> bool:
         fold, _, checkpointer = self._open_parts()
-        before = fold.position
+        before, began_s = fold.position, self._context.clock()
         try:
             return applying.slice(self._context.clock)
         except PartitionStoppedError:
@@ -224,6 +223,7 @@ class PartitionTask:
             self._next_fetch = fold.position
             checkpointer.applied()
             self._context.metrics.applied(fold.position - before)
+            folded(self.warm, fold.position - before, self._context.clock() - began_s)
             changes = fold.drain_in_flight()
             if self.feed is not None and changes:
                 self.feed.attempts(changes, applying.completed)
@@ -389,12 +389,8 @@ class PartitionTask:
             await actor.close()
         if self._checkpointer is not None:
             await self._checkpointer.close()
-        warm, self.warm = self.warm, None
-        if warm is not None:
-            await warm.close()
-        outputs, self._outputs = self._outputs, None
-        if outputs is not None:
-            await outputs.close()
-        producer, self._producer = self._producer, None
-        if producer is not None:
-            await producer.close()
+        held = (self.warm, self._outputs, self._producer)
+        self.warm = self._outputs = self._producer = None
+        for each in held:
+            if each is not None:
+                await each.close()

@@ -19,9 +19,11 @@ from dalsegno.storage.errors import StoreBusyError, StoreError, StoreFullError, 
 from dalsegno.storage.ports import TableStat
 from dalsegno.storage.warm import Place, WarmStore
 from dalsegno.streams.core.partition import Partition
+from dalsegno.streams.core.versions import VersionView
 from dalsegno.streams.core.warm import PackedRun, WarmLost
 from dalsegno.streams.engine import metrics_warm
 from dalsegno.streams.engine.batch import Batch
+from dalsegno.streams.engine.warm_snapshots import SHARE, Snapshots
 from dalsegno.streams.engine.warm_tier import WarmTier, now_ms
 
 log = structlog.get_logger(__name__)
@@ -70,6 +72,11 @@ class WarmPartition:
         self._late = 0
         self._condemned = False
         self._closing = asyncio.Event()
+        self._more = asyncio.Event()
+        self._turn_at_s = 0.0
+        self.snapshots: Snapshots | None = None
+        if tier.settings.snapshots:
+            self.snapshots = Snapshots(tier.settings, store, fold.versions, tier.metrics)
         residence.stored(0, tier.stamp())
         tier.sides.add(self)
 
@@ -106,6 +113,12 @@ class WarmPartition:
         except StoreLostError as error:
             self.lost(error)
             return TableStat()
+
+    async def version(self, run_id: str, run_version: int) -> VersionView | None:
+        """A live run at one of its versions, if that is kept. Raises `WarmLost`."""
+        if self.snapshots is None or self._closing.is_set():
+            return None
+        return await self.snapshots.look(run_id, run_version, self._tier.readers)
 
     @property
     def unsaved(self) -> int:
@@ -167,6 +180,8 @@ class WarmPartition:
     def captured(self) -> None:
         """A checkpoint is captured: what it says was all there was now."""
         self._captured_ms = now_ms()
+        if self.snapshots is not None:
+            self.snapshots.captured()
 
     def keep(self, parts: Parts, position: int | None) -> None:
         """A checkpoint is committed; `position` is behind it in the changelog, None if unknown."""
@@ -178,15 +193,20 @@ class WarmPartition:
         late = self._residence.late
         self._tier.metrics.count(metrics_warm.WARM_LATE, late - self._late)
         self._late = late
+        if self.snapshots is not None:
+            self.snapshots.committed()
+        self._more.set()
         if self._writer is None and not self._closing.is_set():
             self._writer = asyncio.create_task(self._write())
 
     async def _write(self) -> None:
         wait_s = _FULL_FIRST_S
         try:
-            while self._pending and not self._closing.is_set():
+            while self._work() and not self._closing.is_set():
                 try:
-                    await self._put()
+                    if self._pending:
+                        await self._put()
+                    await self._snap()
                     wait_s, self._disk_well_at = _FULL_FIRST_S, None
                 except StoreBusyError:
                     self._tier.metrics.count(metrics_warm.WARM_STALLS)
@@ -206,11 +226,38 @@ class WarmPartition:
         finally:
             self._writer = None
 
+    def _work(self) -> bool:
+        return bool(self._pending) or (self.snapshots is not None and self.snapshots.due)
+
+    async def _snap(self) -> None:
+        """A turn at the snapshot chains, unless the last one was a moment ago: all partitions
+        together spend `SHARE` of the time on them. Waits for the next turn when there is nothing to
+        put meanwhile.
+        """
+        snapshots, now_s = self.snapshots, time.monotonic()
+        if snapshots is None or not snapshots.due:
+            return
+        if now_s < self._turn_at_s:
+            self._more.clear()
+            if not self._pending and not self._closing.is_set():
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._more.wait(), self._turn_at_s - now_s)
+            return
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.run_in_executor(self._tier.writers, snapshots.write)
+        finally:
+            snapshots.tell()
+        took_s = time.monotonic() - now_s
+        self._turn_at_s = now_s + took_s * len(self._tier.sides) / SHARE
+
     async def _put(self) -> None:
         loop, began = asyncio.get_running_loop(), time.monotonic()
         parts, self._pending = self._pending, {}
         place, number = self._place, self._number_pending
         self._pending_bytes = _size(parts.items())
+        if self.snapshots is not None:
+            self.snapshots.take()
         try:
             await loop.run_in_executor(self._tier.writers, self._store.put, parts, place)
             if began - self._flushed_at >= self._tier.flush_s:
@@ -224,6 +271,8 @@ class WarmPartition:
         self._tier.metrics.observe(metrics_warm.WARM_WRITE, time.monotonic() - began)
         self._residence.stored(number, self._tier.stamp())
         self._tier.balance()
+        if self.snapshots is not None:
+            self.snapshots.stored(parts)
 
     async def _refuses_for_good(self) -> bool:
         """Whether the disk is well again and the database still takes nothing, as after an error
@@ -250,17 +299,30 @@ class WarmPartition:
     async def close(self) -> None:
         """Nothing of it is used any more."""
         self._closing.set()
+        self._more.set()
         self._tier.sides.discard(self)
         self._tier.balance()
         jobs = {self._writer, self._fetching} - {None, asyncio.current_task()}
         if jobs:
             await asyncio.wait([job for job in jobs if job is not None])
         await asyncio.to_thread(self._end)
+        if self.snapshots is not None:
+            self.snapshots.tell()
+
+    def _finish(self) -> None:
+        snapshots, parts = self.snapshots, self._pending
+        if snapshots is not None:
+            snapshots.take()
+        if parts:
+            self._store.put(parts, self._place)
+        if snapshots is not None:
+            snapshots.stored(parts)
+            snapshots.finish()
 
     def _end(self) -> None:
         try:
-            if self._pending and not self._condemned:
-                self._store.put(self._pending, self._place)
+            if not self._condemned:
+                self._finish()
         except StoreError as error:
             log.info("store left behind", partition=self._number, error=str(error))
         self._tier.close_store(self._number, self._store, condemned=self._condemned)

@@ -106,6 +106,7 @@ class WarmTier:
         self.changelog = changelog
         self.flush_s = settings.warm_flush_ms / 1_000
         self.metrics = metrics
+        self.settings = settings
         self.readers = ThreadPoolExecutor(_READERS, thread_name_prefix="warm-read")
         self.writers = ThreadPoolExecutor(_WRITERS, thread_name_prefix="warm-write")
         self.sides: set[Side] = set()

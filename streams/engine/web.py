@@ -22,6 +22,7 @@ from dalsegno.streams.engine.ownership import Ownership
 from dalsegno.streams.engine.settings import EngineSettings
 from dalsegno.streams.engine.task import RUNNING, PartitionTask
 from dalsegno.streams.engine.web_blobs import BlobWeb
+from dalsegno.streams.engine.web_versions import version_of
 
 PROXIED: Final = "X-Dalsegno-Proxied"
 """Set on a call from one engine to another: it is answered or refused there, never passed on."""
@@ -150,10 +151,10 @@ class EngineWeb:
         try:
             min_offset = int(request.query.get("min_offset", "-1"))
             wait_ms = min(WAIT_MS_MAX, max(0, int(request.query.get("wait_ms", "0"))))
+            version = int(request.query.get("version", "-1"))
         except ValueError:
-            return reply(
-                400, {"error": "bad_query", "detail": "min_offset and wait_ms are integers"}
-            )
+            detail = "min_offset, wait_ms and version are integers"
+            return reply(400, {"error": "bad_query", "detail": detail})
         until = request.query.get("until", "")
         if until not in {"", "ended"}:
             return reply(400, {"error": "bad_query", "detail": "until is `ended`, or left out"})
@@ -166,7 +167,12 @@ class EngineWeb:
             await asyncio.sleep(_WAIT_STEP_S)  # an event per query would cost every batch
         if until:
             await _end_of(task, run_id, deadline)
-        return self._own_run(task, run_id, min_offset)
+        refusal = self._not_ready(task, min_offset)
+        if refusal is not None:
+            return refusal
+        if "version" in request.query:
+            return reply(*await version_of(task, run_id, version))
+        return self._own_run(task, run_id)
 
     async def _recovery(self, request: web.Request) -> web.Response:
         if self._ownership is None:
@@ -201,14 +207,17 @@ class EngineWeb:
             return reply(404, {"error": "unknown_run", "run_id": run_id, "partition": number})
         return reply(200, {"partition": number, "plan": plan})
 
-    def _own_run(self, task: PartitionTask, run_id: str, min_offset: int) -> web.Response:
+    def _not_ready(self, task: PartitionTask, min_offset: int) -> web.Response | None:
         if task.state not in RUNNING or task.fold is None:
             return unavailable("partition_not_ready", partition=queries.partition_view(task))
         if not _has_read(task, min_offset):
             return unavailable(
                 "not_yet_read", partition=task.number, position=task.events_offset, lag=task.lag
             )
-        view = task.fold.run(run_id)
+        return None
+
+    def _own_run(self, task: PartitionTask, run_id: str) -> web.Response:
+        view = None if task.fold is None else task.fold.run(run_id)
         if view is None:
             return reply(404, {"error": "unknown_run", "run_id": run_id, "partition": task.number})
         return reply(200, {"partition": task.number, "position": task.events_offset, "run": view})

@@ -1,0 +1,148 @@
+"""Earlier versions of live runs on real Kafka and RocksDB: chain and log say the same."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from tests.integration.engine.harness import Lab, wait_for
+from tests.integration.test_warm import caught_up, metric
+
+from dalsegno.client import Client, VersionNotKept
+from dalsegno.ops.folding import fold_records
+from dalsegno.ops.kafka.reader import Reader
+from dalsegno.ops.versions import version_of
+from dalsegno.ops.whole_log import whole_log
+from dalsegno.schemas.events import RunEvent, RunStarted, StepCompleted, StepStarted
+from dalsegno.schemas.partitioner import partition_for
+from dalsegno.schemas.plan import Plan, StepPlan
+from dalsegno.streams.engine.jsonable import jsonable
+
+pytestmark = pytest.mark.kafka
+
+RUNS = 24
+STEPS = 30
+ROUNDS = (10, 8, 7)
+"""Steps of every run that complete in each round: the run is still live then."""
+pack = msgspec.msgpack.encode
+PLAN = Plan(
+    steps=tuple(
+        StepPlan(
+            name=f"s{n}",
+            needs=(f"s{n - 1}",) if n else (),
+            writes=("log", f"at{n}"),
+            queue="default",
+            timeout_ms=600_000,
+        )
+        for n in range(STEPS)
+    ),
+    secrets=("card",),
+)
+SECRET = "4111-1111-secret"
+
+
+def events(run_id: str) -> Iterator[RunEvent]:
+    first = {"card": SECRET, "log": [], "note": "x" * 300}
+    yield RunStarted(run_id=run_id, flow="long", flow_version=3, plan=PLAN, context=pack(first))
+    for n in range(STEPS):
+        step = {"run_id": run_id, "step": f"s{n}", "epoch": 1}
+        ops = [["app", ["log"], [f"{run_id} did {n}"]], ["set", [f"at{n}"], {"n": n, "ok": True}]]
+        yield StepStarted(**step, worker="w", incarnation=1)
+        yield StepCompleted(**step, ops=pack(ops))
+
+
+class Load:
+    def __init__(self) -> None:
+        self.rng = random.Random(5)
+        self.runs = {f"long-{number:03d}": events(f"long-{number:03d}") for number in range(RUNS)}
+
+    def round(self, count: int) -> Iterator[RunEvent]:
+        names = [name for name in self.runs for _ in range(count)]
+        self.rng.shuffle(names)
+        for name in names:
+            yield next(self.runs[name])
+
+
+def of_the_log(lab: Lab, run_id: str, version: int) -> object:
+    number = partition_for(run_id, lab.partitions)
+    with Reader(lab.settings) as reader:
+        raw = whole_log(lab.settings, number, archive=None, chain=[], reader=reader)
+        folded = fold_records(lab.settings, raw, number, lab.partitions, versions=True)
+        return jsonable(version_of(folded, run_id, version))
+
+
+def bare(view: object) -> dict[str, object]:
+    assert isinstance(view, dict)
+    return {name: value for name, value in view.items() if name not in {"source", "at_ms"}}
+
+
+def shown_at(lab: Lab, run_id: str, version: int) -> dict[str, object]:
+    command = [sys.executable, "-m", "dalsegno.ops.cli", "show", run_id, "--at", str(version)]
+    done = subprocess.run(
+        [*command, "--json"], env=lab.environment(), capture_output=True, check=True, timeout=120
+    )
+    found = json.loads(done.stdout)
+    assert isinstance(found, dict)
+    return found
+
+
+def test_every_version_is_as_the_fold_made_it_whatever_happened_to_the_engine(
+    lab: Lab, tmp_path: Path
+) -> None:
+    data, load = tmp_path / "data", Load()
+    env = {
+        "DALSEGNO_DATA_DIR": str(data),
+        "DALSEGNO_WARM_FLUSH_MS": "200",
+        "DALSEGNO_SNAPSHOT_VERSIONS_MAX": "4",
+    }
+    engine = lab.engine(fold="core", **env)
+    engine.wait_ready()
+    lab.send(load.round(1 + 2 * ROUNDS[0]))
+    caught_up(lab, engine)
+    wait_for("links", lambda: metric(engine, "dalsegno_snapshot_links_total") >= RUNS)
+    engine.kill()
+    engine.restart()
+    engine.wait_ready()
+    lab.send(load.round(2 * ROUNDS[1]))
+    caught_up(lab, engine)
+    engine.kill()
+    for folder in data.glob("engine-0/partition-0.*"):
+        shutil.rmtree(folder)
+    engine.restart()
+    engine.wait_ready()
+    lab.send(load.round(2 * ROUNDS[2]))
+    caught_up(lab, engine)
+    newest = 1 + sum(ROUNDS)
+    kept, asked = {"chain": 0, "memory": 0}, 0
+    for run_id in load.rng.sample(sorted(load.runs), 6):
+        for version in range(1, newest + 1):
+            asked += 1
+            status, body = engine.get(f"/runs/{run_id}?version={version}")
+            assert isinstance(body, dict)
+            if status == 404:
+                assert body["error"] == "version_not_kept"
+                continue
+            view = body["version"]
+            assert bare(view) == bare(of_the_log(lab, run_id, version)), (run_id, version)
+            kept[view["source"]] += 1
+    assert kept["chain"] > 0
+    assert sum(kept.values()) > asked / 4
+    run_id = next(iter(load.runs))
+    for version in (1, 5, newest):
+        assert bare(shown_at(lab, run_id, version)).items() >= {"run_version": version}.items()
+    with Client(bootstrap_servers=lab.bootstrap, prefix=lab.prefix, name="asks") as client:
+        seen = client.query(run_id, version=newest)
+        assert seen.settled.keys() == {f"s{n}" for n in range(sum(ROUNDS))}
+        assert len(seen.context["log"]) == sum(ROUNDS)  # type: ignore[arg-type]
+        assert seen.secrets_omitted == ("card",)
+        with pytest.raises(VersionNotKept, match="its versions are 1 to"):
+            client.query(run_id, version=newest + 1)
+    assert metric(engine, "dalsegno_snapshot_broken_total") == 0
+    assert engine.term() == 0

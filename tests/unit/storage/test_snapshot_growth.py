@@ -1,0 +1,83 @@
+"""What a chain takes does not grow with its run, nor with what stays the same in it."""
+
+from __future__ import annotations
+
+from random import Random
+
+import msgspec
+import pytest
+
+from dalsegno.schemas.events import InformationSupplied, RunStarted
+from dalsegno.schemas.plan import Plan, StepPlan
+from dalsegno.storage.memory import MemoryTable
+from dalsegno.storage.snapshots.link import LinkKind, read_link
+from dalsegno.storage.snapshots.pace import Pace
+from dalsegno.storage.snapshots.recorder import Recorder
+from dalsegno.storage.warm import Place, WarmStore
+from dalsegno.streams.core.partition import Partition
+from dalsegno.streams.core.record import Record
+
+KEEP = 8
+BLOB = Random(7).randbytes(125 << 10)
+pack = msgspec.msgpack.encode
+PLAN = Plan(steps=(StepPlan(name="a", queue="default", timeout_ms=60_000),))
+
+
+class Chain:
+    """One run that gets facts, each of them a link."""
+
+    def __init__(self, first: dict[str, object]) -> None:
+        self.store = WarmStore(MemoryTable(), "cluster/topic/0")
+        self.partition = Partition.open(0, self.store)
+        self.partition.versions.keep()
+        self.pace = Pace(versions_max=1)
+        self.recorder = Recorder(self.store.chains, self.store.load, self.pace, keep=KEEP)
+        self.offset = 0
+        self.put(RunStarted(run_id="r", flow="f", flow_version=1, plan=PLAN, context=pack(first)))
+
+    def put(self, event: RunStarted | InformationSupplied) -> None:
+        self.partition.apply(Record(self.offset, 1_700_000_000_000, b"r", b"", event))
+        self.offset += 1
+        self.store.put(dict(self.partition.capture()), Place(self.offset, 0))
+        self.recorder.note(self.partition.versions.drain())
+        self.recorder.write(10.0)
+
+    def change(self, *ops: list[object]) -> None:
+        name = str(self.offset)
+        self.put(InformationSupplied(run_id="r", information_id=name, ops=pack(ops), origin="test"))
+
+    @property
+    def links(self) -> list[bytes]:
+        return list(self.store.chains.links("r").values())
+
+
+def test_what_is_in_every_snapshot_is_stored_once_for_each_base_that_is_kept() -> None:
+    chain = Chain({"prompt": BLOB, "n": 0})
+    for number in range(500):
+        chain.change(["set", ["n"], number])
+    links = chain.links
+    bases = [link for link in links if read_link("r", link).header.kind is LinkKind.BASE]
+    assert len(links) <= 2 * KEEP
+    assert len(bases) == 1
+    assert sum(map(len, links)) < len(BLOB) + 500 * len(links)
+    written = chain.recorder.told().bytes
+    assert sum(written.values()) < 12 * len(BLOB), "500 whole snapshots would be 500 of them"
+    found = chain.recorder.look("r", 501, []).past
+    assert found is not None
+    assert msgspec.msgpack.decode(found.context) == {"n": 499, "prompt": BLOB}
+
+
+@pytest.mark.parametrize("steps", [300, 900])
+def test_a_chain_stays_bounded_however_long_its_run_is(steps: int) -> None:
+    random = Random(3)
+    chain = Chain({"log": []})
+    largest = 0
+    for number in range(steps):
+        note = random.randbytes(40).hex()
+        ops: list[list[object]] = [["app", ["log"], [note]]]
+        if number % 50 == 49:
+            ops = [["set", ["log"], []]]
+        chain.change(*ops)
+        largest = max(largest, sum(map(len, chain.links)))
+    assert len(chain.links) <= 2 * KEEP
+    assert largest < 20_000
