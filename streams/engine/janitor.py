@@ -58,6 +58,15 @@ class Janitor:
         self._tasks = [asyncio.create_task(self._repeat(*entry)) for entry in every]
         self._tasks.append(asyncio.create_task(Reconciler(self._ownership).run()))
         self._tasks += [asyncio.create_task(self._serve(each)) for each in self._services]
+        for task in self._tasks:
+            task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Nothing of this ends by itself: without it the engine would only look alive."""
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            log.error("the engine's recurring work failed", exc_info=error)
+            self._ownership.stop_engine(error)
 
     async def _serve(self, service: EngineService) -> None:
         """One that fails begins anew: it costs nobody else anything."""
@@ -89,6 +98,7 @@ class Janitor:
                 tick = asyncio.create_task(task.tick())
                 self._ticks.add(tick)
                 tick.add_done_callback(self._ticks.discard)
+                tick.add_done_callback(self._ended)
 
     async def commit_offsets(self) -> None:
         """Commit checkpointed positions, for lag tools."""

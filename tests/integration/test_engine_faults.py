@@ -129,6 +129,30 @@ def test_a_queue_without_a_topic_waits_for_it_and_loses_nothing(lab: Lab) -> Non
     wait_for("the handoff", lambda: len(lab.ordered(lab.topics.queue("default"))[number]) == 1)
 
 
+def test_dead_letters_that_cannot_be_written_are_seen_and_written_in_the_end(lab: Lab) -> None:
+    """R119: the write of a dead letter failed, and everything looked well."""
+    engine = lab.engine()
+    engine.wait_ready()
+    admin = AdminClient({"bootstrap.servers": lab.bootstrap})
+    for future in admin.delete_topics([lab.topics.dead_letters]).values():
+        future.result(20)
+    number = partition_for("run-0", lab.partitions)
+    lab.send([flag("run-0", 0)])
+    lab.send_raw(number, b"k", b"no event")
+    lab.send([flag("run-0", 1)])
+    wait_for("rebuilds", lambda: "dalsegno_partition_rebuilds_total{" in engine.text("/metrics"))
+    wait_for("not ready", lambda: engine.get("/readyz")[0] == 503)
+    TopicAdmin(lab.settings).create(())
+    wait_for("the letter", lambda: letters(lab).keys() == {"bad_frame"})
+    engine.wait_ready()
+    engine.wait_caught_up()
+    assert engine.term() == 0
+    assert len(lab.read(lab.topics.dead_letters, number)) == 1
+    assert len(lab.ordered(lab.topics.transitions)[number]) == 2
+    for report in verify(lab.settings, TinyFold, lab.partitions):
+        assert report.right, report.differences
+
+
 def test_a_start_is_refused_with_every_fault(lab: Lab) -> None:
     admin = AdminClient({"bootstrap.servers": lab.bootstrap})
     grown = admin.create_partitions([NewPartitions(lab.topics.transitions, 6)])

@@ -1,0 +1,131 @@
+"""R119: what fails is counted and visible; nothing is green with a part missing."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession
+from tests.unit.engine.test_outputs import Bench, settle
+
+from dalsegno.schemas.outputs import DeadLetter
+from dalsegno.streams.core.actions import Output, PutAside
+from dalsegno.streams.core.sequence import Sequence
+from dalsegno.streams.engine import gauges, janitor
+from dalsegno.streams.engine.janitor import EngineService, Janitor
+from dalsegno.streams.engine.metrics import EngineMetrics
+from dalsegno.streams.engine.settings import EngineSettings
+from dalsegno.streams.engine.web import EngineWeb
+
+SETTINGS = EngineSettings(bootstrap_servers="127.0.0.1:1", http_host="127.0.0.1", http_port=0)
+
+
+def letter(offset: int) -> Output:
+    """A record that was put aside."""
+    said = DeadLetter(
+        topic="t.events", partition=0, offset=offset, at_ms=1, reason="bad_frame", detail=""
+    )
+    return Output(Sequence(offset, 0, offset), PutAside(said, b"key", b"value", ()))
+
+
+async def test_a_dead_letter_that_is_not_written_fails_its_partition() -> None:
+    """And no checkpoint goes past the record that it stands for."""
+    bench = Bench()
+    bench.outputs.add([letter(1)])
+    bench.outputs.flush()
+    waits = asyncio.create_task(bench.outputs.acknowledged(bench.outputs.queued()))
+    bench.producer.lose()
+    await settle()
+    [failure] = bench.failures
+    assert "dead-letters" in str(failure)
+    assert not waits.done(), "the record that it stands for is read again"
+    bench.outputs.add([letter(2)])
+    bench.outputs.flush()
+    assert bench.producer.pending == [], "and nothing goes ahead of it"
+    await bench.outputs.close()
+    with pytest.raises(asyncio.CancelledError):
+        await waits
+
+
+async def page(metrics: EngineMetrics) -> int:
+    """The status of the page of metrics."""
+    web = EngineWeb(SETTINGS, metrics)
+    url = await web.start()
+    try:
+        async with ClientSession() as session, session.get(url + "/metrics") as answer:
+            return answer.status
+    finally:
+        await web.close()
+
+
+async def test_metrics_that_cannot_be_collected_are_no_page_of_zeros(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A scraper then says that its target is down."""
+    assert await page(EngineMetrics()) == 200
+
+    def raises() -> int:
+        raise OSError("no such process")
+
+    monkeypatch.setattr(gauges, "resident_bytes", raises)
+    assert await page(EngineMetrics()) == 500
+    assert "no such process" in caplog.text
+
+
+class Rig:
+    """A janitor of an engine without partitions."""
+
+    def __init__(self, *services: EngineService) -> None:
+        self.metrics = EngineMetrics()
+        self.stopped_by: asyncio.Future[BaseException] = asyncio.Future()
+        context = SimpleNamespace(settings=SETTINGS, metrics=self.metrics)
+        ownership: Any = SimpleNamespace(
+            context=context,
+            tasks={},
+            unowned={},
+            hearing=SimpleNamespace(look=lambda _tasks, _now_s: None),
+            saved_positions=dict,
+            stop_engine=self.stopped_by.set_result,
+        )
+        app: Any = SimpleNamespace(crashed=False)
+        self.janitor = Janitor(ownership, app, services)
+
+
+async def test_a_metric_that_cannot_be_counted_ends_the_engine_rather_than_its_ticks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rig = Rig()
+
+    def raises(*_: object, **__: object) -> None:
+        raise ValueError("labels do not fit")
+
+    monkeypatch.setattr(rig.metrics, "observe", raises)
+    rig.janitor.start()
+    error = await asyncio.wait_for(rig.stopped_by, 60)
+    await rig.janitor.close()
+    assert str(error) == "labels do not fit"
+
+
+async def test_a_service_that_fails_is_counted_and_begins_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Webhooks, the archiver and the sweeps are such services."""
+    calls: list[int] = []
+    thrice = asyncio.Event()
+
+    async def archives(_ownership: object) -> None:
+        calls.append(1)
+        if len(calls) == 3:
+            thrice.set()
+            await asyncio.Event().wait()
+        raise RuntimeError("not what a store says")
+
+    monkeypatch.setattr(janitor, "_SERVICE_REST_S", 0.01)
+    rig = Rig(archives)
+    rig.janitor.start()
+    await asyncio.wait_for(thrice.wait(), 60)
+    await rig.janitor.close()
+    assert b"dalsegno_service_failures_total 2.0" in rig.metrics.text()
+    assert not rig.stopped_by.done()
