@@ -49,7 +49,7 @@ def fold_log(
 
 def fold_records(
     settings: EngineSettings,
-    raw: Iterable[RawEvent],
+    raw: Iterable[RawEvent | Record],
     number: int,
     count: int,
     *,
@@ -58,11 +58,13 @@ def fold_records(
     """Fold records of partition `number` of `count`, from its first on, wherever they come from.
 
     With `versions` the partition notes those of its runs: whoever asks for it drains them.
+    What an archive has blanked comes as a record that is read already.
     """
     topic = settings.topics.events
     partition = Partition(number, mac_keys=settings.keyring.ids, topic=topic)
     if versions:
         partition.versions.keep()
     events = EventReader(Intake(topic, count, settings.keyring, verify_ed25519), number)
-    for record in events.read(partition, raw):
-        yield Folded(record, partition.apply(record), partition)
+    for each in raw:
+        for record in [each] if isinstance(each, Record) else events.read(partition, (each,)):
+            yield Folded(record, partition.apply(record), partition)

@@ -5,7 +5,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dalsegno.ops.kafka.reader import Reader
 from dalsegno.storage.archive.archive import Archive, Manifest
 from dalsegno.storage.archive.segment import Kind
-from dalsegno.streams.engine.archiving import headers_of, records_of
+from dalsegno.streams.core.record import Record
+from dalsegno.streams.engine.archiving import records_of
+from dalsegno.streams.engine.blanking import record_of
 from dalsegno.streams.engine.raw import RawEvent
 from dalsegno.streams.engine.settings import EngineSettings
 
@@ -27,8 +29,9 @@ def whole_log(
     chain: Sequence[Manifest],
     reader: Reader | None,
     progress: Callable[[int], None] = lambda _: None,
-) -> Iterator[RawEvent]:
-    """Events of partition `number`: those of the chain, then those that only Kafka has.
+) -> Iterator[RawEvent | Record]:
+    """Events of partition `number`: those of the chain, then those that only Kafka has. What was
+    erased comes as a record that is read already.
 
     Raises `ArchiveGap` where neither has an event, `ArchiveError`, `SegmentCorrupt`,
     `RecordsCorrupt`, `ReadError`.
@@ -39,7 +42,7 @@ def whole_log(
         for each in records_of(archive, manifest, Kind.EVENTS):
             if each.offset >= position:
                 position = each.offset + 1
-                yield RawEvent(each.offset, each.at_ms, each.key, each.value, headers_of(each))
+                yield record_of(each)
         progress(manifest.last_offset + 1 - manifest.first_offset)
     if reader is None:
         return

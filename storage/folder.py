@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+from collections.abc import Set
 from pathlib import Path
 from typing import Final
 
@@ -58,6 +59,18 @@ class EngineFolder:
             shutil.rmtree(self._path(number, old), ignore_errors=True)
         return self._made(number, max(numbers, default=0) + 1)
 
+    def sweep(self, in_use: Set[int], before_s: float) -> list[int]:
+        """Removes the databases of partitions that are not in use and in which nothing was written
+        since `before_s` (Unix seconds). Which partitions they were of.
+        """
+        swept: list[int] = []
+        for path in sorted(self.path.glob("partition-*.*")):
+            number = path.stem.removeprefix("partition-")
+            if number.isdigit() and int(number) not in in_use and _newest_s(path) < before_s:
+                shutil.rmtree(path, ignore_errors=True)
+                swept.append(int(number))
+        return swept
+
     def _made(self, number: int, generation: int) -> Path:
         path = self._path(number, generation)
         try:
@@ -76,3 +89,8 @@ class EngineFolder:
     def release(self) -> None:
         """Let another engine have it."""
         os.close(self._handle)
+
+
+def _newest_s(folder: Path) -> float:
+    times = [folder.stat().st_mtime, *(each.stat().st_mtime for each in folder.iterdir())]
+    return max(times)

@@ -46,6 +46,10 @@ class MemoryTable:
         self._check()
         self._flushed = dict(self._values)
 
+    def compact(self) -> None:
+        """Nothing that was deleted is held."""
+        self.flush()
+
     def after_crash(self) -> MemoryTable:
         """What the next process finds: what was flushed. This one takes no further call."""
         self._closed = True

@@ -38,6 +38,9 @@ class Table(Protocol):
     def flush(self) -> None:
         """What was written outlives the process now. Raises as `write`."""
 
+    def compact(self) -> None:
+        """What was deleted or replaced is in no file any more. Raises as `write`."""
+
     def stat(self) -> TableStat:
         """How it is."""
 

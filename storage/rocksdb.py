@@ -61,6 +61,8 @@ class RocksMemory:
         options.set_paranoid_checks(True)
         options.set_keep_log_file_num(2)
         options.set_max_log_file_size(_MIB)
+        # It names the first and last keys of files that are gone, until a new one is begun.
+        options.set_max_manifest_file_size(_MIB)
         options.set_stats_dump_period_sec(0)
         return options
 
@@ -125,6 +127,15 @@ class RocksTable:
         if not (self._folder / "CURRENT").exists():
             raise StoreLostError(f"{self._folder} is gone")
         self._call(lambda: self._db.flush(wait=True), writing=True)
+
+    def compact(self) -> None:
+        """What was deleted or replaced is in no file any more. Leaves Python's lock; some seconds
+        for each 100 MB.
+        """
+        everything = rocksdict.CompactOptions()
+        everything.set_bottommost_level_compaction(rocksdict.BottommostLevelCompaction.force())
+        self.flush()
+        self._call(lambda: self._db.compact_range(None, None, everything), writing=True)
 
     def stat(self) -> TableStat:
         """Bytes on disk and in write buffers; whether writes are held back."""

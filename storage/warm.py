@@ -205,6 +205,10 @@ class WarmStore:
         """What was put in outlives the process. Raises as `put`."""
         self._table.flush()
 
+    def compact(self) -> None:
+        """What was deleted is in no file any more. Raises as `put`."""
+        self._table.compact()
+
     def stat(self) -> TableStat:
         """How the table is."""
         return self._table.stat()

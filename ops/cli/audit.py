@@ -6,7 +6,7 @@ import typer
 
 from dalsegno.ops.cli.archive_open import archive_settings, told
 from dalsegno.ops.cli.failures import ExitCode, NotFound
-from dalsegno.ops.cli.render import print_json, progress_bar
+from dalsegno.ops.cli.render import print_json, progress_bar, when
 from dalsegno.ops.cli.replay import print_transitions, transition_document
 
 
@@ -35,6 +35,10 @@ def audit(
         bar = stack.enter_context(progress_bar())
         task = bar.add_task("folding", total=None)
         found = look(settings, archive, run_id, reader, lambda n: bar.advance(task, n))
+    if found.erased is not None:
+        raise NotFound(
+            f"the run was erased at {when(found.erased.erased_ms)}: nothing is kept of it"
+        )
     if not found.transitions:
         raise NotFound(f"neither the archive nor the log has a run {run_id}")
     if json:

@@ -42,7 +42,13 @@ def topic_faults(
     from dalsegno.streams.engine.topics_admin import TopicAdmin
 
     facts = TopicAdmin(settings).facts()
-    found = compare(settings.topics, facts, dev=settings.dev)
+    found = compare(
+        settings.topics,
+        facts,
+        dev=settings.dev,
+        archive_interval_ms=settings.archive.interval_ms if settings.archive.enabled else 0,
+        erasure=settings.erasure,
+    )
     missing = [
         (f"queue {name} has no topic", f"run `dalsegno topics create --queue {name}`", False)
         for name in queues or []

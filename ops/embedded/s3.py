@@ -17,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
+from urllib.request import urlopen
 
 from dalsegno.ops.embedded.child import Child
 from dalsegno.ops.embedded.claim import claim
@@ -75,6 +76,7 @@ class EmbeddedS3:
         self._child = Child(self.data / PID_FILE)
         self._lock: int | None = None
         self._secret = ""
+        self._master_port = 0
 
     @property
     def endpoint(self) -> str:
@@ -177,6 +179,7 @@ class EmbeddedS3:
 
     def _command(self) -> list[str]:
         drawn = [port for port in free_ports(len(_PORTS) + 1) if port != self.port]
+        self._master_port = drawn[_PORTS.index("master.port")]
         flags = {
             "dir": str(self.data / "weed"),
             "ip": "127.0.0.1",
@@ -210,6 +213,14 @@ class EmbeddedS3:
         finally:
             objects.close()
         return False
+
+    def vacuum(self, timeout_s: float = 60.0) -> None:
+        """What was deleted leaves its files now: it only appends, and compacts them in its own
+        time. Raises OSError.
+        """
+        query = "/vol/vacuum?garbageThreshold=0.00001"
+        with urlopen(f"http://127.0.0.1:{self._master_port}{query}", timeout=timeout_s) as answer:
+            answer.read()
 
     def kill(self) -> None:
         """As a crash: kill -9. `start` brings it back on the same data and port."""

@@ -58,6 +58,10 @@ class _Plan(msgspec.Struct):
     plan: dict[str, object]
 
 
+class _Erasure(msgspec.Struct):
+    erasure: dict[str, object]
+
+
 class _Recovery(msgspec.Struct):
     partitions: list[dict[str, object]]
 
@@ -118,6 +122,13 @@ class Engines:
         if status == http.client.NOT_FOUND:
             raise NoSuchRunError(run_id)
         return msgspec.convert(_decode(status, body), _Plan).plan
+
+    def erasure(self, digest: str, partition: int) -> dict[str, object] | None:
+        """The tombstone of a run by the digest of its id, as JSON fields. Raises EngineError."""
+        status, body = self._any(f"/erasures/{digest}?partition={partition}")
+        if status == http.client.NOT_FOUND:
+            return None
+        return msgspec.convert(_decode(status, body), _Erasure).erasure
 
     def recovery(
         self, flow: str, fault_point: str, limit: int, width: int

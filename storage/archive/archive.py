@@ -36,7 +36,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """What a listing shows of a segment. `digest`: SHA-256 of the whole object.
 
     `first_offset`, `last_offset`: of the events topic. `transitions_to`: see `Index`. `run_ids` are
-    those whose state is in it, with the position of the fold that it has.
+    those whose state is in it, with the position of the fold that it has. `replaces`: the names of
+    the segments in whose place it came, with the same offsets and less in them.
     """
 
     version: int = 1
@@ -51,6 +52,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     records: int
     transitions_to: int
     run_ids: dict[str, int]
+    replaces: tuple[str, ...] = ()
 
 
 class Held(NamedTuple):
@@ -88,7 +90,7 @@ class Archive:
         self._objects = objects
         self._prefix = f"{prefix}/" if prefix and not prefix.endswith("/") else prefix
 
-    def put(self, segment: bytes) -> Manifest:
+    def put(self, segment: bytes, replaces: tuple[str, ...] = ()) -> Manifest:
         """Put a segment, verify it, put its manifest. Again with the same bytes it does nothing.
 
         Raises `ArchiveError`; of what came back other than it was put, `DAMAGED`.
@@ -97,7 +99,9 @@ class Archive:
         index = read_index("(new)", len(segment), lambda first, size: segment[first : first + size])
         name = _name(index, digest)
         self._put_whole(self._prefix + _SEGMENTS + name, segment)
-        manifest = _manifest(name, digest, len(segment), index)
+        manifest = msgspec.structs.replace(
+            _manifest(name, digest, len(segment), index), replaces=replaces
+        )
         self._put_whole(self._prefix + _MANIFESTS + name, pack_manifest(manifest))
         return manifest
 
@@ -116,6 +120,17 @@ class Archive:
         if self._objects.get(key) != data:
             raise ArchiveError(Trouble.DAMAGED, key, "what came back is not what was put")
 
+    def replace(self, old: Manifest, segment: bytes) -> Manifest:
+        """Put a segment in the place of another one, and take that out.
+
+        Once the new manifest is there, the old segment counts no more; `manifests` leaves it out
+        whether or not it is gone. Again it does what is left to do. Raises `ArchiveError`.
+        """
+        manifest = self.put(segment, (*old.replaces, old.segment))
+        for error in self.delete([old.segment]).values():
+            raise error
+        return manifest
+
     def names(self, partition: int | None = None) -> Iterator[str]:
         """Of the segments that have a manifest, by partition and offset. Raises `ArchiveError`."""
         prefix = self._prefix + _MANIFESTS + (f"{partition:05d}/" if partition is not None else "")
@@ -125,15 +140,50 @@ class Archive:
                 yield name
 
     def manifests(self, partition: int | None = None) -> Iterator[Manifest]:
-        """By partition and offset. Raises `ArchiveError`, `SegmentCorrupt`."""
-        for name in self.names(partition):
-            yield self.manifest(name)
+        """By partition and offset, without those that were replaced. Raises `ArchiveError`,
+        `SegmentCorrupt`.
+        """
+        found = [self.manifest(name) for name in self.names(partition)]
+        replaced = {name for manifest in found for name in manifest.replaces}
+        return (manifest for manifest in found if manifest.segment not in replaced)
+
+    def replaced(self, partition: int) -> list[str]:
+        """Segments that were replaced and are still there, with a manifest or without: a crash, or
+        another owner, left them. Raises as `manifests`.
+        """
+        found = [self.manifest(name) for name in self.names(partition)]
+        held = self.held(partition)
+        gone = {name for manifest in found for name in manifest.replaces}
+        return sorted(gone & {*held.segments, *held.manifests})
+
+    def unlisted(self, partition: int, below: int) -> Iterator[tuple[str, bytes]]:
+        """Name and bytes of segments without a manifest, of offsets below this one. Raises
+        `ArchiveError`.
+        """
+        held = self.held(partition)
+        for name in held.segments:
+            offsets = offsets_of(name)
+            if name not in held.manifests and offsets is not None and offsets[1] < below:
+                yield name, self._objects.get(self._prefix + _SEGMENTS + name)
+
+    def data(self, manifest: Manifest) -> bytes:
+        """All of a segment, as its manifest says. Raises `ArchiveError`, `SegmentCorrupt`."""
+        key = self._key(manifest)
+        data = self._objects.get(key)
+        if len(data) != manifest.size or hashlib.sha256(data).digest() != manifest.digest:
+            raise SegmentCorrupt(key, Damage.DIGEST, "it is not what its manifest says")
+        return data
 
     def manifest(self, segment: str) -> Manifest:
-        """That of one segment. Raises `ArchiveError`, `SegmentCorrupt`."""
+        """That of one segment, or of the one that has replaced it. Raises `ArchiveError`,
+        `SegmentCorrupt`.
+        """
         key = self._prefix + _MANIFESTS + segment
         stat = self._objects.stat(key)
         if stat is None:
+            for each in self.manifests(_partition_of(segment)) if offsets_of(segment) else ():
+                if segment in each.replaces:
+                    return each
             raise ArchiveError(Trouble.MISSING, key, "no such segment is in the archive")
         if stat.size > MANIFEST_BYTES_MAX:
             raise SegmentCorrupt(key, Damage.TOO_LARGE, f"a manifest of {stat.size} bytes")
@@ -162,10 +212,7 @@ class Archive:
 
     def verify(self, manifest: Manifest) -> None:
         """Read all of a segment and compare everything. Raises `ArchiveError`, `SegmentCorrupt`."""
-        key = self._key(manifest)
-        data = self._objects.get(key)
-        if len(data) != manifest.size or hashlib.sha256(data).digest() != manifest.digest:
-            raise SegmentCorrupt(key, Damage.DIGEST, "it is not what its manifest says")
+        key, data = self._key(manifest), self.data(manifest)
 
         def read(first: int, size: int) -> bytes:
             return data[first : first + size]
@@ -173,7 +220,8 @@ class Archive:
         index = read_index(key, len(data), read)
         for entry in index.entries:
             read_entry(key, entry, read)
-        if _manifest(manifest.segment, manifest.digest, len(data), index) != manifest:
+        told = msgspec.structs.replace(manifest, replaces=())
+        if _manifest(manifest.segment, manifest.digest, len(data), index) != told:
             raise SegmentCorrupt(key, Damage.INDEX, "its manifest says other than its index")
 
     def held(self, partition: int) -> Held:
@@ -219,6 +267,10 @@ class _Reader:
 def _name(index: Index, digest: bytes) -> str:
     first, last = _span(index)
     return f"{index.partition:05d}/{first:020d}-{last:020d}-{digest.hex()[:_DIGEST_CHARS]}"
+
+
+def _partition_of(segment: str) -> int:
+    return int(segment.partition("/")[0])
 
 
 def offsets_of(segment: str) -> tuple[int, int] | None:

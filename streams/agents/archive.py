@@ -26,6 +26,7 @@ from dalsegno.streams.engine import metrics_archive
 from dalsegno.streams.engine.archiving import Segmenter, Wanted
 from dalsegno.streams.engine.daemon import in_daemon_thread
 from dalsegno.streams.engine.errors import OutcomeUnknownError, RestoreError
+from dalsegno.streams.engine.log_ages import LogAges
 from dalsegno.streams.engine.ownership import Ownership
 from dalsegno.streams.engine.task import RUNNING, PartitionTask
 
@@ -34,6 +35,8 @@ log = structlog.get_logger(__name__)
 _LOOK_S: Final = 0.25
 _PAUSE_FIRST_S: Final = 1.0
 _PAUSE_MAX_S: Final = 60.0
+_SHARE: Final = 4
+"""What stands alone in a topic with a retention is archived when this part of it has passed."""
 
 
 async def archiver(ownership: Ownership) -> None:
@@ -62,6 +65,10 @@ class Archiver:
         self._more: dict[int, int] = {}
         """By partition: from where on it is behind; that is not waited with."""
         self._sweep = Sweep(archive, self._settings.archive, self._metrics)
+        self._alone: dict[int, tuple[int, float]] = {}
+        """By partition: since when our own word has stood alone at this offset."""
+        self._ages = LogAges(self._settings)
+        self._kept_s = float("inf")
         self._bound_s = 0.0
         self._jitter = random.random
 
@@ -73,6 +80,7 @@ class Archiver:
 
     async def turn(self) -> None:
         """One segment for each partition that is due."""
+        await self._look_at_retention()
         tasks = list(self._ownership.tasks.values())
         self._metrics.clear(metrics_archive.ARCHIVE_AGE)
         due = [(task, wanted) for task in tasks if (wanted := self._due(task)) is not None]
@@ -110,7 +118,8 @@ class Archiver:
             return None
         first, end = task.archive.archived_to(fold), self._saved_to(number)
         now_s, interval_s = time.monotonic(), self._settings.archive.interval_ms / 1_000
-        nothing = end <= first or (end == first + 1 and task.archive.is_ours(fold, first))
+        alone = end == first + 1 and task.archive.is_ours(fold, first)
+        nothing = end <= first or (alone and not self._leaves_soon(number, first, now_s))
         known = self._since.get(number)
         if known is None:
             known = self._since[number] = (first, now_s - interval_s)
@@ -118,9 +127,25 @@ class Archiver:
             known = self._since[number] = (first, now_s)
         waited_s = 0.0 if nothing else now_s - known[1]
         self._metrics.gauge(metrics_archive.ARCHIVE_AGE, waited_s, partition=str(number))
-        if nothing or (waited_s < interval_s and self._more.get(number) != first):
+        # An erasure waits for what came before it to be archived, and so to be taken out.
+        waits = any(stone.number < 0 and stone.offset >= first for _, stone in fold.erasures)
+        if nothing or (waited_s < interval_s and not waits and self._more.get(number) != first):
             return None
-        return Wanted(number, first, end)
+        return Wanted(number, first, end, dict(fold.erasures))
+
+    def _leaves_soon(self, number: int, first: int, now_s: float) -> bool:
+        """Whether our own word, which alone is nothing to archive, is about to leave its topic."""
+        known = self._alone.get(number)
+        if known is None or known[0] != first:
+            known = self._alone[number] = (first, now_s)
+        return now_s - known[1] >= self._kept_s / _SHARE
+
+    async def _look_at_retention(self) -> None:
+        """How long the events topic keeps what it has."""
+        try:
+            self._kept_s = await self._ages.kept_ms(self._settings.topics.events) / 1_000
+        except KafkaException as error:
+            log.info("retention is not known now", error=str(error))
 
     def _saved_to(self, number: int) -> int:
         """Up to where the partition is in a checkpoint: nothing before it can be put out again."""

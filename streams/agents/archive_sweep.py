@@ -42,13 +42,16 @@ class Sweep:
                 archived_to=archived_to,
             )
             self._metrics.count(metrics_archive.ARCHIVE_FAILURES, trouble="missing")
-        for what, names in (("unfinished", found.unfinished), ("superseded", found.superseded)):
+        gone = tuple(self._archive.replaced(partition))
+        for what, names in (
+            ("unfinished", found.unfinished), ("superseded", found.superseded), ("replaced", gone),
+        ):  # fmt: skip
             if not names:
                 continue
             failed = self._archive.delete(names)
             for error in failed.values():
                 self._metrics.count(metrics_archive.ARCHIVE_FAILURES, trouble=str(error.trouble))
                 log.warning("not swept", partition=partition, error=str(error))
-            gone = len(names) - len(failed)
-            self._metrics.count(metrics_archive.ARCHIVE_SWEPT, gone, what=what)
-            log.info("swept", partition=partition, what=what, segments=gone)
+            count = len(names) - len(failed)
+            self._metrics.count(metrics_archive.ARCHIVE_SWEPT, count, what=what)
+            log.info("swept", partition=partition, what=what, segments=count)

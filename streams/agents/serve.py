@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dalsegno.streams.agents.archive import archiver
 from dalsegno.streams.agents.blobs import blob_sweeper
+from dalsegno.streams.agents.erasing import eraser
 from dalsegno.streams.agents.events import register
 from dalsegno.streams.agents.faults import FaultsService
 from dalsegno.streams.agents.liveness import LivenessService
@@ -23,5 +24,5 @@ def serve(settings: EngineSettings) -> int:
         folds=Partition,
         monitors=LivenessService(settings),
         actors=FaultsService(),
-        services=(webhooks, archiver, blob_sweeper),
+        services=(webhooks, archiver, blob_sweeper, eraser),
     )

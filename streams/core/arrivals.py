@@ -53,6 +53,8 @@ class Arrivals(OnRecord):
         run_id = event.run_id
         held = self._runs.get(run_id)
         if len(event.reply_to) > ID_CHARS_MAX:
+            if held is None and self._erasing.erased(run_id):
+                self._erasing.late(event)
             self._turn_away(held, event, _BAD_ADDRESS)
         elif type(held) is Run and held.head.state is not _QUARANTINED:
             if type(event) is RunStarted:

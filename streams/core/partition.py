@@ -49,7 +49,7 @@ from dalsegno.streams.core.partition_parts import (
 )
 from dalsegno.streams.core.query import RunView, still_open, view_of
 from dalsegno.streams.core.quotas import Quotas
-from dalsegno.streams.core.record import Record, Unreadable
+from dalsegno.streams.core.record import Blank, Record, Unreadable
 from dalsegno.streams.core.recovery.preview import Previews
 from dalsegno.streams.core.releasing import Releasing
 from dalsegno.streams.core.residence import Residence
@@ -124,6 +124,9 @@ class Partition(PartitionFacts):
             self._arrivals.run_control(record, event)
         elif isinstance(event, PartitionControl):
             self._arrivals.counts[self._controlled(event).outcome] += 1
+        elif isinstance(event, Blank):
+            self._arrivals.counts[event.outcome] += 1
+            self._stones.blank(event, clock.log_ms)
         else:
             assert isinstance(event, Unreadable), f"{type(event).__name__} is no event"
             self._arrivals.dead_letter(record, event.reason, event.detail, event.run_id)

@@ -6,7 +6,7 @@ import msgspec
 
 from dalsegno.schemas.control import ControlEvent
 from dalsegno.schemas.events import RunEvent
-from dalsegno.schemas.outputs import FaultReport
+from dalsegno.schemas.outputs import FaultReport, Outcome
 
 
 class Unreadable(msgspec.Struct, frozen=True, gc=False):
@@ -21,6 +21,18 @@ class Unreadable(msgspec.Struct, frozen=True, gc=False):
     kind: str = ""
 
 
+class Blank(msgspec.Struct, frozen=True, gc=False):
+    """What an archive kept of an event of an erased run: its kind, and the outcome that it had.
+
+    `digest`: of the run's id, if it came after the erasure. `tombstone`: of the request itself.
+    """
+
+    kind: str
+    outcome: Outcome
+    digest: bytes = b""
+    tombstone: bytes = b""
+
+
 class Record(msgspec.Struct, frozen=True, gc=False):
     """One record of the log at `offset`, appended at `at_ms` (the broker's clock, Unix ms).
 
@@ -31,5 +43,5 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     at_ms: int
     key: bytes
     value: bytes
-    event: RunEvent | ControlEvent | FaultReport | Unreadable
+    event: RunEvent | ControlEvent | FaultReport | Unreadable | Blank
     headers: tuple[tuple[str, bytes], ...] = ()

@@ -15,6 +15,7 @@ import msgspec
 
 from dalsegno.schemas.control import ErasedFrom, ErasureConfirmed
 from dalsegno.streams.core.moment import APPLIED, Ruling, duplicate, refused
+from dalsegno.streams.core.record import Blank
 from dalsegno.streams.core.state_codec import StateCorrupt
 
 # With the run's digest behind it.
@@ -100,6 +101,15 @@ class Tombstones:
             stone, late=stone.late + 1, last_ms=max(stone.last_ms, at_ms)
         )
         self.put(digest, later)
+
+    def blank(self, event: Blank, at_ms: int) -> None:
+        """What an archive kept of an erased run: the request makes the tombstone again, what came
+        after it counts as late.
+        """
+        if event.tombstone:
+            self.put(event.digest, unpack_tombstone(event.tombstone))
+        elif event.digest in self._stones:
+            self.late(event.digest, at_ms)
 
     def confirm(self, event: ErasureConfirmed) -> Ruling:
         """The owner says what has left the stores beside the log."""

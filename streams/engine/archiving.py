@@ -16,6 +16,7 @@ from dalsegno.storage.archive.objects import ArchiveError, Trouble
 from dalsegno.storage.archive.records import Kept, pack_records, unpack_records
 from dalsegno.storage.archive.segment import Kind, SegmentCorrupt, SegmentWriter
 from dalsegno.streams.core.sequence import Sequence
+from dalsegno.streams.engine.blanking import Stones, blank, look
 from dalsegno.streams.engine.header_names import LenientHeaders
 from dalsegno.streams.engine.logread import LogReader
 from dalsegno.streams.engine.raw import RawEvent, raw_event
@@ -30,11 +31,14 @@ _OVERHEAD_BYTES: Final = 48
 
 
 class Wanted(NamedTuple):
-    """What is to be archived: events from `first` up to `end` (exclusive)."""
+    """What is to be archived: events from `first` up to `end` (exclusive), without what they have
+    of the runs that were `erased`.
+    """
 
     partition: int
     first: int
     end: int
+    erased: Stones = {}  # noqa: RUF012 - nobody adds to it
 
 
 class Segmenter:
@@ -60,6 +64,8 @@ class Segmenter:
             reader.close()
         if made is None:
             return None
+        if wanted.erased and ((seen := look(made, wanted.erased)).records or seen.states):
+            made = blank(made, wanted.erased, seen.outcomes) or made
         manifest = self._archive.put(made)
         self._transitions[wanted.partition] = (manifest.last_offset + 1, manifest.transitions_to)
         return manifest

@@ -11,6 +11,7 @@ from dalsegno.schemas.topics import Topics
 from dalsegno.streams.engine.context import Layout
 from dalsegno.streams.engine.errors import EngineError, OutcomeUnknownError
 from dalsegno.streams.engine.fence import FencedProducer
+from dalsegno.streams.engine.forgetting import Broker, forgets
 from dalsegno.streams.engine.settings import EngineSettings
 from dalsegno.streams.engine.topics_admin import (
     REPLICATION,
@@ -26,6 +27,8 @@ _FORBIDDEN = frozenset(
         KafkaError.CLUSTER_AUTHORIZATION_FAILED,
     }
 )
+_INTERVALS = 4
+"""A retention of the events must be so many times what an event may wait to be archived."""
 CREATE = "run `dalsegno topics create`"
 
 
@@ -37,8 +40,17 @@ class Findings:
     warnings: tuple[str, ...] = ()
 
 
-def check(topics: Topics, facts: Mapping[str, TopicFacts], *, dev: bool) -> Findings:
-    """Compare the topics with what they have to be."""
+def check(
+    topics: Topics,
+    facts: Mapping[str, TopicFacts],
+    *,
+    dev: bool,
+    archive_interval_ms: int = 0,
+    erasure: bool = False,
+) -> Findings:
+    """Compare the topics with what they have to be. `archive_interval_ms`: 0 without an archive.
+    `erasure`: every topic in which something of a run may be must forget it by a date.
+    """
     events = facts.get(topics.events)
     if events is None:
         return Findings((f"topic {topics.events} is missing: {CREATE}",))
@@ -46,7 +58,15 @@ def check(topics: Topics, facts: Mapping[str, TopicFacts], *, dev: bool) -> Find
     faults: list[str] = []
     warnings: list[str] = []
     thin: list[str] = []
-    for topic in plan(topics, events.partitions, names or ["default"], dev=dev):
+    wanted = plan(
+        topics,
+        events.partitions,
+        names or ["default"],
+        dev=dev,
+        archived=archive_interval_ms > 0,
+        erasure=erasure,
+    )
+    for topic in wanted:
         have = facts.get(topic.name)
         if have is None:
             faults.append(f"topic {topic.name} is missing: {CREATE}")
@@ -65,6 +85,9 @@ def check(topics: Topics, facts: Mapping[str, TopicFacts], *, dev: bool) -> Find
         ]
         if have.replication < REPLICATION:
             thin.append(topic.name)
+    faults += _overtaken(topics, events, archive_interval_ms)
+    if erasure:
+        faults += _undated(topics, facts, archived=archive_interval_ms > 0)
     if thin:
         line = (
             f"replication below {REPLICATION}, so acknowledged records can be lost: "
@@ -72,6 +95,30 @@ def check(topics: Topics, facts: Mapping[str, TopicFacts], *, dev: bool) -> Find
         )
         (warnings if dev else faults).append(line)
     return Findings(tuple(faults), tuple(warnings))
+
+
+def _overtaken(topics: Topics, events: TopicFacts, interval_ms: int) -> list[str]:
+    """A retention that may catch up with the archive loses events."""
+    text = events.config.get("retention.ms", "-1")
+    if not interval_ms or not text.isdigit() or int(text) >= _INTERVALS * interval_ms:
+        return []
+    line = (
+        f"{topics.events}: retention.ms is {text}, and an event may wait {interval_ms} ms to be "
+        f"archived: set retention.ms to at least {_INTERVALS * interval_ms}, days are better"
+    )
+    return [line]
+
+
+def _undated(topics: Topics, facts: Mapping[str, TopicFacts], *, archived: bool) -> list[str]:
+    found: list[str] = []
+    for each in forgets(topics, facts, 0, Broker()):
+        if each.by_ms is not None:
+            continue
+        remedy = each.remedy
+        if each.topic == topics.events and not archived:
+            remedy = "set up an archive (DALSEGNO_ARCHIVE_BUCKET), then retention.ms of this topic"
+        found.append(f"{each.topic} never forgets, so an erasure has no date: {remedy}")
+    return found
 
 
 def layout_of(topics: Topics, facts: Mapping[str, TopicFacts]) -> Layout:

@@ -57,6 +57,10 @@ class MemoryAlone:
         """Whether nothing more may be taken, by all partitions of the engine."""
         return self._tier.full()
 
+    async def forget(self) -> bool:
+        """Not now: what the database that was given up holds is not known to be gone."""
+        return False
+
     def stat(self) -> TableStat:
         """There is no database."""
         return TableStat()

@@ -10,6 +10,7 @@ from typing import Final
 from dalsegno.streams.engine import (
     metrics_archive,
     metrics_blobs,
+    metrics_erasing,
     metrics_snapshots,
     metrics_warm,
 )
@@ -40,7 +41,9 @@ LABELS: Final = {
     "phase": "of a fault point: open, half_open, ramping",
     "webhook": "name of a target that the policy lists: at most 16",
     "result": "of an attempt: delivered, trouble, refused, gone, error; of a blob: stored, known",
-    "what": "kind of segment: unfinished (a crash left it), superseded (another owner's counts)",
+    "store": "that could not be rid of an erased run: archive, log",
+    "what": "kind of segment: unfinished (a crash left it), superseded (another owner's counts), "
+    "replaced (a rewritten one counts)",
     "trouble": "kind of failure of the archive's store: unreachable, slow, denied, damaged, …",
     "way": "of a large value: in, out",
     "kind": "of a snapshot's link: base, whole, delta",
@@ -376,6 +379,7 @@ CATALOGUE: Final = tuple(
         *globals().values(),
         *vars(metrics_archive).values(),
         *vars(metrics_blobs).values(),
+        *vars(metrics_erasing).values(),
         *vars(metrics_warm).values(),
         *vars(metrics_snapshots).values(),
     ]

@@ -102,6 +102,9 @@ class EngineSettings(BaseSettings):
     snapshot_learned: bool = Field(
         default=False, description="a bounded learned factor on the cadence of snapshots"
     )
+    erasure: bool = Field(
+        default=False, description="the start-up checks see that erasures can have a date"
+    )
     health_functions: Annotated[tuple[str, ...], NoDecode] = Field(
         (), description="`module:function,…` that policies may name as health checks"
     )

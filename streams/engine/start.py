@@ -50,7 +50,13 @@ async def ready_topics(settings: EngineSettings) -> Layout:
     """Check everything. Raises `StartRefusedError` with all faults."""
     admin = TopicAdmin(settings)
     facts = await asyncio.to_thread(admin.facts)
-    findings = check(settings.topics, facts, dev=settings.dev)
+    findings = check(
+        settings.topics,
+        facts,
+        dev=settings.dev,
+        archive_interval_ms=settings.archive.interval_ms if settings.archive.enabled else 0,
+        erasure=settings.erasure,
+    )
     for warning in findings.warnings:
         log.warning("start-up check", warning=warning)
     faults = list(findings.faults)

@@ -31,6 +31,8 @@ EVENT_BYTES_MAX: Final = 1_048_588
 DEAD_LETTER_BYTES_MAX: Final = EVENT_BYTES_MAX + 65_536
 """A dead letter holds the original record, its headers and the reason."""
 CHANGELOG_BYTES_MAX: Final = 16_777_216
+CLEANED_MS: Final = 7 * _DAY_MS
+"""With erasure, the changelog is compacted at the latest so long after a deletion."""
 PARTITIONS_DEFAULT: Final = 8
 REPLICATION: Final = 3
 
@@ -39,12 +41,15 @@ Config = dict[str, str]
 
 @dataclass(frozen=True, slots=True)
 class TopicPlan:
-    """One topic as it has to be. `alike`: it must have as many partitions as the events."""
+    """One topic as it has to be. `alike`: it must have as many partitions as the events. `free`:
+    settings that it is made with and that may be changed.
+    """
 
     name: str
     partitions: int
     config: Config
     alike: bool = True
+    free: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +61,18 @@ class TopicFacts:
     config: Mapping[str, str] = field(default_factory=dict)
 
 
-def plan(topics: Topics, partitions: int, queues: Iterable[str], *, dev: bool) -> list[TopicPlan]:
-    """Every topic of a prefix. `dev`: one broker, so no minimum of in-sync replicas."""
+def plan(
+    topics: Topics,
+    partitions: int,
+    queues: Iterable[str],
+    *,
+    dev: bool,
+    archived: bool = False,
+    erasure: bool = False,
+) -> list[TopicPlan]:
+    """Every topic of a prefix. `dev`: one broker, so no minimum of in-sync replicas. `archived`:
+    the events may have a retention. `erasure`: what was deleted leaves the changelog by a date.
+    """
     safe = {} if dev else {"min.insync.replicas": "2", "unclean.leader.election.enable": "false"}
     append_time = {"message.timestamp.type": "LogAppendTime"}
     forever = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
@@ -70,9 +85,20 @@ def plan(topics: Topics, partitions: int, queues: Iterable[str], *, dev: bool) -
     size = {"max.message.bytes": str(EVENT_BYTES_MAX)}
     events = {**append_time, **forever, "segment.ms": str(_DAY_MS), **size, **safe}
     letters = {**kept(30), "max.message.bytes": str(DEAD_LETTER_BYTES_MAX)}
-    changelog = {**compact, "max.message.bytes": str(CHANGELOG_BYTES_MAX), **safe}
+    cleaned = {"max.compaction.lag.ms": str(CLEANED_MS), "delete.retention.ms": str(_DAY_MS)}
+    changelog = {
+        **compact,
+        **(cleaned if erasure else {}),
+        "max.message.bytes": str(CHANGELOG_BYTES_MAX),
+        **safe,
+    }
     wanted = [
-        TopicPlan(topics.events, partitions, events),
+        TopicPlan(
+            topics.events,
+            partitions,
+            events,
+            free=frozenset({"retention.ms"}) if archived else frozenset(),
+        ),
         TopicPlan(topics.heartbeats, partitions, {**append_time, **kept(1 / 144, 300_000)}),
         *(TopicPlan(topics.queue(name), partitions, {**kept(7), **size}) for name in queues),
         TopicPlan(topics.transitions, partitions, {**kept(30), **size}),
@@ -156,7 +182,14 @@ class TopicAdmin:
             fault = f"{topics.events} has {count} partitions, not {partitions}: they place runs"
             raise StartRefusedError((fault,))
         names = {*queues, *queue_names(topics, facts), "default"}
-        wanted = plan(topics, count, sorted(names), dev=settings.dev)
+        wanted = plan(
+            topics,
+            count,
+            sorted(names),
+            dev=settings.dev,
+            archived=settings.archive.enabled,
+            erasure=settings.erasure,
+        )
         done = self._create_missing([topic for topic in wanted if topic.name not in facts])
         for topic in wanted:
             if topic.name in facts:
@@ -204,13 +237,15 @@ CHECKED: Final = (
     "max.message.bytes",
     "min.insync.replicas",
     "unclean.leader.election.enable",
+    "max.compaction.lag.ms",
+    "delete.retention.ms",
 )
 """Settings that are right or wrong. Retention is only checked for the events: the rest is a
 choice.
 """
 
 _AT_LEAST: Final = frozenset({"max.message.bytes", "min.insync.replicas"})
-_AT_MOST: Final = frozenset({"segment.ms"})
+_AT_MOST: Final = frozenset({"segment.ms", "max.compaction.lag.ms", "delete.retention.ms"})
 
 
 def differences(topic: TopicPlan, facts: TopicFacts) -> Config:
@@ -221,7 +256,8 @@ def differences(topic: TopicPlan, facts: TopicFacts) -> Config:
     return {
         name: topic.config[name]
         for name in checked
-        if not _right(name, facts.config.get(name, ""), topic.config[name])
+        if name not in topic.free
+        and not _right(name, facts.config.get(name, ""), topic.config[name])
     }
 
 

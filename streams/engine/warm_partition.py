@@ -287,6 +287,23 @@ class WarmPartition:
             self._disk_well_at = now_s
         return now_s - self._disk_well_at >= _RECOVERS_S
 
+    async def forget(self) -> bool:
+        """What the fold has removed, and a checkpoint has said, leaves the files of the store too.
+        False while not all of it has been put in, or when the store cannot do it now.
+        """
+        if self._pending or self._writer is not None or self._closing.is_set():
+            return False
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.run_in_executor(self._tier.writers, self._store.compact)
+        except StoreLostError as error:
+            self.lost(error)
+            return False
+        except StoreError as error:
+            log.warning("store not compacted", partition=self._number, error=str(error))
+            return False
+        return True
+
     async def _pause(self, wait_s: float) -> None:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._closing.wait(), wait_s)

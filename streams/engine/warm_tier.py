@@ -177,6 +177,14 @@ class WarmTier:
         """Stores that were last caught up before this time are no longer sure (Unix ms)."""
         return now_ms() - self.changelog.tombstones_ms // 2
 
+    def sweep(self) -> None:
+        """Removes databases of partitions that others have, once they are too old to be believed:
+        what was erased since may still be in them. Blocks.
+        """
+        with self._closed:
+            for partition in self._folder.sweep(self._in_use, self.too_old_ms() / 1_000):
+                log.info("old database removed", partition=partition)
+
     def stamp(self) -> int:
         """A later date than all before."""
         return next(self._stamps)

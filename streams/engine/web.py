@@ -9,10 +9,12 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+import msgspec
 from aiohttp import ClientError, ClientSession, ClientTimeout, web
 
 from dalsegno.schemas.partitioner import partition_for
 from dalsegno.storage.blobs.store import BlobStore
+from dalsegno.streams.core.partition import Partition
 from dalsegno.streams.core.warm import WarmLost
 from dalsegno.streams.engine import gauges, queries, web_recovery
 from dalsegno.streams.engine.jsonable import dumps
@@ -69,6 +71,7 @@ class EngineWeb:
                 web.get("/runs", self._runs),
                 web.get("/recovery", self._recovery),
                 web.get("/fault-points", self._fault_points),
+                web.get("/erasures/{digest}", self._erasure),
                 web.get("/plans/{run_id:.+}", self._plan),
                 web.get("/runs/{run_id:.+}", self._run),
                 *self._blobs.routes(),
@@ -189,6 +192,24 @@ class EngineWeb:
         found = web_recovery.fault_points(self._ownership.tasks.values())
         return reply(200, {"fault_points": found})
 
+    async def _erasure(self, request: web.Request) -> web.Response:
+        """By the digest of the run's id: so the id is in no address, and in no log of them."""
+        if self._ownership is None or self._owners is None:
+            return unavailable("starting")
+        digest, text = request.match_info["digest"], request.query.get("partition", "")
+        if not text.isdecimal():
+            return reply(400, {"error": "bad_query", "detail": "partition is a number"})
+        task = self._ownership.tasks.get(int(text))
+        if task is None:
+            return await self._proxy(request, int(text), 0)
+        fold = task.fold
+        if task.state not in RUNNING or not isinstance(fold, Partition):
+            return unavailable("partition_not_ready", partition=queries.partition_view(task))
+        found = [stone for each, stone in fold.erasures if each.hex() == digest]
+        if not found:
+            return reply(404, {"error": "not_erased", "partition": task.number})
+        return reply(200, {"erasure": msgspec.structs.asdict(found[0])})
+
     async def _plan(self, request: web.Request) -> web.Response:
         if self._ownership is None or self._owners is None:
             return unavailable("starting")
@@ -219,6 +240,10 @@ class EngineWeb:
     def _own_run(self, task: PartitionTask, run_id: str) -> web.Response:
         view = None if task.fold is None else task.fold.run(run_id)
         if view is None:
+            stone = task.fold.erased(run_id) if isinstance(task.fold, Partition) else None
+            if stone is not None:
+                said = {"error": "erased", "erased_at_ms": stone.erased_ms}
+                return reply(404, {**said, "partition": task.number})
             return reply(404, {"error": "unknown_run", "run_id": run_id, "partition": task.number})
         return reply(200, {"partition": task.number, "position": task.events_offset, "run": view})
 

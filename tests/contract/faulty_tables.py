@@ -60,6 +60,10 @@ class FaultyTable:
         if self.twice:
             self.table.write(changes)
 
+    def compact(self) -> None:
+        self.waits()
+        self.table.compact()
+
     def flush(self) -> None:
         self.waits()
         self.table.flush()

@@ -1,0 +1,215 @@
+"""Removes erased runs from the stores beside the log, and says so in the log.
+
+The fold has forgotten the run when it reads the request. Then, once that is in a checkpoint: the
+local database is compacted, the archive rewritten, and the owner appends `ErasureConfirmed` with
+what was removed and the date by which Kafka's logs have forgotten the rest. A crash anywhere leaves
+the erasure unconfirmed, and the next owner begins again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Final, NamedTuple
+
+import structlog
+from aiokafka import TopicPartition
+from confluent_kafka import KafkaException
+
+from dalsegno.schemas.control import ErasedFrom, ErasureConfirmed
+from dalsegno.storage.archive.archive import Archive
+from dalsegno.storage.archive.objects import ArchiveError
+from dalsegno.storage.archive.records import RecordsCorrupt
+from dalsegno.storage.archive.s3 import S3Objects
+from dalsegno.storage.archive.segment import SegmentCorrupt
+from dalsegno.streams.core.partition import Partition
+from dalsegno.streams.engine import metrics_erasing
+from dalsegno.streams.engine.blanking import Stones
+from dalsegno.streams.engine.daemon import in_daemon_thread
+from dalsegno.streams.engine.errors import OutcomeUnknownError, RestoreError
+from dalsegno.streams.engine.forgetting import FOREVER_MS, gone_by_ms
+from dalsegno.streams.engine.log_ages import LogAges
+from dalsegno.streams.engine.ownership import Ownership
+from dalsegno.streams.engine.rewriting import Rewritten, rewrite
+from dalsegno.streams.engine.task import RUNNING, PartitionTask
+
+log = structlog.get_logger(__name__)
+
+_LOOK_S: Final = 0.5
+_SWEEP_S: Final = 60.0
+_PAUSE_S: Final = 5.0
+_NUDGE_MIN_S: Final = 1.0
+_LOOK_BACK_S: Final = 60.0
+
+
+async def eraser(ownership: Ownership) -> None:
+    """Erase for as long as the engine runs."""
+    settings = ownership.context.settings
+    objects = S3Objects(settings.archive.s3()) if settings.archive.enabled else None
+    archive = None if objects is None else Archive(objects, settings.archive_prefix)
+    try:
+        await Eraser(ownership, archive).run()
+    finally:
+        if objects is not None:
+            objects.close()
+
+
+class Due(NamedTuple):
+    """Erasures of a partition that can be carried out now, by the digest of the run."""
+
+    task: PartitionTask
+    fold: Partition
+    stones: Stones
+
+
+class Eraser:
+    """Takes the partitions in turn."""
+
+    def __init__(self, ownership: Ownership, archive: Archive | None) -> None:
+        self._ownership = ownership
+        self._context = ownership.context
+        self._archive = archive
+        self._ages = LogAges(ownership.context.settings)
+        self._swept_s = 0.0
+        self._nudged_s: dict[int, float] = {}
+        self._asked_s: dict[int, float] = {}
+        self._gone: dict[int, int] = {}
+
+    async def run(self) -> None:
+        """For ever."""
+        while True:
+            well = await self.turn()
+            await asyncio.sleep(_LOOK_S if well else _PAUSE_S)
+
+    async def turn(self) -> bool:
+        """Carries out what is due. False when something has failed and is tried again later."""
+        metrics = self._context.metrics
+        metrics.clear(metrics_erasing.ERASURE_AGE)
+        await self._sweep()
+        for task in list(self._ownership.tasks.values()):
+            due = self._due(task)
+            try:
+                if due is not None:
+                    await self._erase(due)
+                await self._keep_moving(task)
+                await self._look_back(task)
+            except (ArchiveError, SegmentCorrupt, RecordsCorrupt) as error:
+                return self._failed(task.number, "archive", error)
+            except (KafkaException, RestoreError, OutcomeUnknownError) as error:
+                return self._failed(task.number, "log", error)
+        return True
+
+    def _due(self, task: PartitionTask) -> Due | None:
+        fold = task.fold
+        if not isinstance(fold, Partition) or task.state not in RUNNING:
+            return None
+        waiting = {digest: stone for digest, stone in fold.erasures if stone.number < 0}
+        oldest = min((stone.erased_ms for stone in waiting.values()), default=0)
+        waited_s = (_now_ms() - oldest) / 1_000 if waiting else 0.0
+        self._context.metrics.gauge(
+            metrics_erasing.ERASURE_AGE, max(0.0, waited_s), partition=str(task.number)
+        )
+        saved_to = self._saved_to(task.number)
+        if self._archive is not None:
+            # Only then is all that came before the request in some segment, and can be taken out.
+            saved_to = min(saved_to, fold.archived_to)
+        ready = {digest: stone for digest, stone in waiting.items() if stone.offset < saved_to}
+        return Due(task, fold, ready) if ready else None
+
+    def _saved_to(self, number: int) -> int:
+        topic = self._context.settings.topics.events
+        return self._ownership.saved_positions().get(TopicPartition(topic, number), 0)
+
+    async def _erase(self, due: Due) -> None:
+        warm = due.task.warm
+        if warm is not None and not await warm.forget():
+            return
+        rewritten = Rewritten()
+        archive, number = self._archive, due.task.number
+        archived_to = due.fold.archived_to
+        if archive is not None:
+            rewritten = await in_daemon_thread(
+                lambda: rewrite(archive, number, due.stones, archived_to), f"erase-{number}"
+            )
+        stores = _stores(warm is not None, None if archive is None else rewritten)
+        for digest, stone in due.stones.items():
+            dates = await self._ages.dates(stone.last_ms)
+            await due.task.append_control(
+                ErasureConfirmed(
+                    partition=number,
+                    number=stone.offset,
+                    source=self._context.settings.owner,
+                    run_digest=digest,
+                    stores=stores,
+                    gone_by_ms=gone_by_ms(dates) or 0,
+                )
+            )
+            self._context.metrics.count(metrics_erasing.ERASURES)
+        log.info("runs erased", partition=number, runs=len(due.stones), **rewritten._asdict())
+
+    async def _keep_moving(self, task: PartitionTask) -> None:
+        """A compacted topic closes a file only when something is appended: until the date has
+        passed the owner sees to it that something is.
+        """
+        fold = task.fold
+        if not isinstance(fold, Partition) or not fold.erasures or task.state not in RUNNING:
+            return
+        last_ms = max(stone.last_ms for _, stone in fold.erasures)
+        by_ms, rolls_ms = await self._ages.changelog(last_ms)
+        now_s = time.monotonic()
+        if rolls_ms >= FOREVER_MS or (by_ms < FOREVER_MS and _now_ms() > by_ms):
+            return
+        if now_s >= self._nudged_s.get(task.number, 0.0):
+            self._nudged_s[task.number] = now_s + max(_NUDGE_MIN_S, rolls_ms / 2_000)
+            await task.tick()
+
+    async def _look_back(self, task: PartitionTask) -> None:
+        """Once a date has passed: has every topic kept to it?"""
+        fold, number, now_s = task.fold, task.number, time.monotonic()
+        if not isinstance(fold, Partition) or now_s < self._asked_s.get(number, 0.0):
+            return
+        passed = [
+            stone
+            for _, stone in fold.erasures
+            if 0 < stone.gone_by_ms < _now_ms() and stone.last_ms > self._gone.get(number, 0)
+        ]
+        if not passed:
+            return
+        self._asked_s[number] = now_s + _LOOK_BACK_S
+        last_ms = max(stone.last_ms for stone in passed)
+        held = await self._ages.held_before(number, min(stone.last_ms for stone in passed))
+        self._context.metrics.gauge(
+            metrics_erasing.ERASURE_OVERDUE, len(held), partition=str(number)
+        )
+        if held:
+            log.error("an erasure is overdue", partition=number, topics=held)
+        else:
+            self._gone[number] = last_ms
+
+    async def _sweep(self) -> None:
+        tier, now_s = self._context.warm, time.monotonic()
+        if tier is not None and now_s - self._swept_s >= _SWEEP_S:
+            self._swept_s = now_s
+            await in_daemon_thread(tier.sweep, "sweep-databases")
+
+    def _failed(self, partition: int, store: str, error: Exception) -> bool:
+        self._context.metrics.count(metrics_erasing.ERASURE_FAILURES, store=store)
+        log.warning("not erased yet", partition=partition, store=store, error=str(error))
+        return False
+
+
+def _stores(warm: bool, archive: Rewritten | None) -> tuple[ErasedFrom, ...]:
+    found = [
+        ErasedFrom(store="memory", detail="the run and what waited for it"),
+        ErasedFrom(store="changelog", detail="every part is marked as deleted"),
+    ]
+    if warm:
+        found.append(ErasedFrom(store="local database", detail="deleted and compacted"))
+    if archive is not None:
+        detail = f"records blanked in {archive.segments} segments"
+        found.append(ErasedFrom(store="archive", removed=archive.records, detail=detail))
+    return tuple(found)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
