@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from dalsegno.ops.folding import Folded
+from dalsegno.schemas.control import ErasureRequested
 from dalsegno.schemas.outputs import RunState
 from dalsegno.streams.core.actions import Audit
 from dalsegno.streams.core.run_table import FINAL_RUNS
@@ -32,12 +33,24 @@ class HeldContext(NamedTuple):
         return self.state in FINAL_RUNS
 
 
-def follow(folded: Iterator[Folded], wanted: Callable[[Run], bool]) -> Iterator[HeldContext]:
+def _not_told(run_id: str) -> None:
+    """Nobody asks which runs were erased."""
+
+
+def follow(
+    folded: Iterator[Folded],
+    wanted: Callable[[Run], bool],
+    erased: Callable[[str], object] = _not_told,
+) -> Iterator[HeldContext]:
     """The context of each wanted run after each record that moved it, the one that ended it
-    included. A run that was erased is followed no further.
+    included. A run that was erased is followed no further, and named to `erased`.
     """
     live: dict[str, Run] = {}
     for each in folded:
+        event = each.record.event
+        if isinstance(event, ErasureRequested) and each.partition.erased(event.run_id) is not None:
+            live.pop(event.run_id, None)
+            erased(event.run_id)
         moved = dict.fromkeys(
             output.action.transition.run_id
             for output in each.outputs
@@ -50,8 +63,8 @@ def follow(folded: Iterator[Folded], wanted: Callable[[Run], bool]) -> Iterator[
                 yield held_context(run)
                 continue
             last = live.pop(run_id, None)
-            # Its end was adopted into the run before the run was let go.
-            if last is not None and each.partition.erased(run_id) is None:
+            if last is not None:
+                # Its end was adopted into the run before the run was let go.
                 yield held_context(last)
 
 
@@ -79,7 +92,11 @@ def last_contexts(
 ) -> list[HeldContext]:
     """The context of each run of a flow as it is now, or was at its end."""
     last: dict[str, HeldContext] = {}
-    for held in follow(folded, lambda run: run.head.flow == flow):
+
+    def forget(run_id: str) -> None:
+        last.pop(run_id, None)
+
+    for held in follow(folded, lambda run: run.head.flow == flow, forget):
         if held.ended and live_only:
             last.pop(held.run_id, None)
         else:

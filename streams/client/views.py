@@ -94,6 +94,8 @@ class RunView:
     an ended run's was too large to be kept. `position`: the events of its partition below this
     offset are in the view. `saga` is there once the run is being taken back. `questions` to people
     are open, `decisions` of people were taken, the newest last. `paused_by`: who holds it.
+    `context_versions`: by field of `context`, of the schema that its value is of; with
+    `ContextSchema.read` the code's own version.
     """
 
     run_id: str
@@ -122,6 +124,8 @@ class RunView:
     saga: SagaView | None
     questions: tuple[QuestionView, ...]
     decisions: tuple[DecisionView, ...]
+    context_schema: str
+    context_versions: dict[str, int]
 
     @property
     def context_omitted(self) -> bool:
@@ -276,7 +280,14 @@ def _view(run: query.RunView, position: int) -> RunView:
         saga=None if run.saga is None else _saga(run.saga),
         questions=tuple(map(_question, run.questions)),
         decisions=tuple(map(_decision, run.decisions)),
+        context_schema=run.context_schema,
+        context_versions=_versions(run, context or {}),
     )
+
+
+def _versions(run: query.RunView, context: dict[str, Value]) -> dict[str, int]:
+    newer = dict(run.field_versions)
+    return {name: newer.get(name, run.context_schema_version) for name in context}
 
 
 def _saga(saga: query.SagaView) -> SagaView:

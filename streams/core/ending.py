@@ -46,6 +46,7 @@ def end_run(draft: Draft, *, step: str, epoch: int) -> Stub:
         context=b"" if omitted else context,
         context_omitted=omitted,
     )
+    kept = len(context) <= STUB_CONTEXT_BYTES
     stub = Stub(
         run.id,
         StubHead(
@@ -65,7 +66,10 @@ def end_run(draft: Draft, *, step: str, epoch: int) -> Stub:
             effects_unknown=head.effects_unknown,
             detail=_left(draft),
             unknown=_unknown(draft),
-            context=context if len(context) <= STUB_CONTEXT_BYTES else b"",
+            context=context if kept else b"",
+            context_schema=head.context_schema if kept else "",
+            context_schema_version=head.context_schema_version if kept else 0,
+            field_versions=tuple(v for v in head.field_versions if v[0] in shown) if kept else (),
             decided=head.people.decided[-DECIDED_KEPT:] if head.people is not None else (),
         ),
     )

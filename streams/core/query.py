@@ -274,6 +274,9 @@ def view_stub(stub: Stub) -> RunView:
         events_waiting=len(stub.waiting or ()),
         context=head.context,
         decisions=_decisions(stub.id, head.decided),
+        context_schema=head.context_schema,
+        context_schema_version=head.context_schema_version,
+        field_versions=head.field_versions,
     )
 
 

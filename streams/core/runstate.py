@@ -245,7 +245,8 @@ class StubHead(msgspec.Struct, array_like=True, kw_only=True, gc=False):
     run. `request_id`: of the cancel. `strays`: effects intended after the end, a person was told.
     `context` is the final context without secrets, kept while it is small. `effects_unknown` falls
     when an effect is confirmed that `unknown` lists (its first `UNKNOWN_MAX`, as `effect_mark`s).
-    `decided`: the last decisions of people.
+    `decided`: the last decisions of people. `context_schema` and the versions are of `context`, as
+    in `RunHead`.
     """
 
     until_ms: int
@@ -268,6 +269,9 @@ class StubHead(msgspec.Struct, array_like=True, kw_only=True, gc=False):
     strays: tuple[str, ...] = ()
     unknown: tuple[bytes, ...] = ()
     decided: tuple[Decided, ...] = ()
+    context_schema: str = ""
+    context_schema_version: int = 0
+    field_versions: tuple[tuple[str, int], ...] = ()
 
 
 class Stub:

@@ -58,6 +58,20 @@ def test_older_code_may_write_beside_newer_code() -> None:
     assert last.field_versions == (FieldVersion("f0", 2), FieldVersion("f1", 4))
 
 
+def test_what_is_left_of_an_ended_run_says_of_which_version_it_is() -> None:
+    log = Log()
+    log.start(
+        plan_of(step("s0", writes=("f0", "card")), secrets=("card",)),
+        context={"first": 1}, context_schema="loan",
+    )  # fmt: skip
+    log.began("s0")
+    log.done("s0", ops=[["set", ["f0"], 1], ["set", ["card"], 2]], context_schema_version=2)
+    ended = view(log)
+    assert (ended.kind, ended.context_schema, ended.context_schema_version) == ("ended", "loan", 1)
+    assert ended.field_versions == (("f0", 2),)
+    assert_restores(log)
+
+
 def supplied(value: object, version: int = 0, number: int = 1) -> InformationSupplied:
     return InformationSupplied(
         run_id="r",

@@ -17,6 +17,7 @@ from dalsegno.ops.replaying import lines_of
 from dalsegno.ops.run_view import context_lines
 from dalsegno.schemas import values
 from dalsegno.schemas.blob import Blob
+from dalsegno.schemas.control import ErasureRequested
 from dalsegno.schemas.events import InformationSupplied, RunCancelled
 from dalsegno.storage.blobs.errors import BlobMissing
 from dalsegno.streams.core.partition import Partition
@@ -207,6 +208,14 @@ def test_runs_of_other_flows_and_ended_ones_are_left_out_when_asked() -> None:
     log.put(RunCancelled(run_id="r", request_id="c"))
     (held,) = last_contexts(folded(log), "lending")
     assert str(held.state) == "cancelled"
+
+
+def test_a_run_that_was_erased_is_in_no_rehearsal() -> None:
+    for ended in (False, True):
+        log = a_run(ended=ended)
+        assert len(last_contexts(folded(log), "lending")) == 1
+        log.put(ErasureRequested(run_id="r", erasure_id="e", reason="asked", requested_by="ana"))
+        assert last_contexts(folded(log), "lending") == []
 
 
 def test_the_context_is_shown_with_versions_and_without_secrets() -> None:
