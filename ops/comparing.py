@@ -9,6 +9,7 @@ from dalsegno.streams.core.context import Context
 from dalsegno.streams.core.context_delta import ops_between
 
 _SHOWN_MAX: Final = 12
+_EMPTY: Final = b"\x80"
 # What was taken in once is within bounds, whatever the policy was then.
 _UNBOUNDED = Policy(inline_bytes_max=2**31, context_bytes_max=2**31)
 
@@ -59,17 +60,13 @@ def of_versions(seen: Iterable[HeldContext], run_id: str, first: int, last: int)
     Raises `NoSuchVersion`.
     """
     kept: dict[int, HeldContext] = {}
-    known: set[int] = set()
+    known = {0}
     for each in seen:
         known.add(each.run_version)
+        kept.setdefault(0, each._replace(run_version=0, versions={}, context=_EMPTY))
         if each.run_version in {first, last}:
             kept[each.run_version] = each
-    if not known:
-        raise NoSuchVersion(run_id, last, known)
     for version in (first, last):
-        if version == 0 and kept:
-            start = next(iter(kept.values()))
-            kept[0] = start._replace(run_version=0, versions={}, context=b"\x80")
-        elif version not in kept:
-            raise NoSuchVersion(run_id, version, known | {0})
+        if version not in kept:
+            raise NoSuchVersion(run_id, version, known if kept else ())
     return between(kept[first], kept[last])

@@ -9,13 +9,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NotRequired, TypedDict
 
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from tests.integration.engine.harness import EngineProcess, Lab, wait_for
 
-from dalsegno.client import Client, Flow
+from dalsegno.client import Client, ContextSchema, Flow, Secret
 from dalsegno.ops.archived import ArchiveGap, audit, chain_of, open_archive
 from dalsegno.ops.embedded import EmbeddedKafka
 from dalsegno.ops.embedded.s3 import EmbeddedS3
@@ -64,6 +65,24 @@ def observed() -> Flow:
     flow = Flow("order", ttl="1h", secrets=["card"])
     flow.observed(name="pay", reads=["amount"], writes=["receipt"], timeout="10m")
     return flow
+
+
+class Paid(TypedDict):
+    card: Secret[str]
+    amount: str
+    receipt: NotRequired[str]
+
+
+def _newer() -> Flow:
+    """The flow after a release that writes amounts as texts."""
+    schema = ContextSchema("order", Paid, version=2)
+    schema.upcast("amount", from_version=1)(str)
+    flow = Flow("order", ttl="1h", context_schema=schema)
+    flow.observed(name="pay", reads=["amount"], writes=["receipt"], timeout="10m")
+    return flow
+
+
+newer = _newer()
 
 
 def archived_to(settings: EngineSettings, partition: int) -> int:
@@ -144,6 +163,19 @@ def test_a_runs_history_comes_from_the_bucket_alone_though_engine_and_store_were
         "StepCompleted",
     ]
     assert "4111" not in done.stdout, "secrets are masked"
+    compared = command(
+        {**lab.environment(), **where, **nowhere}, "diff", "run-7", "0", "2", "--archive-only"
+    )
+    assert compared.returncode == 0, compared.stderr
+    assert "+ /receipt = 'r7'" in compared.stdout
+    assert "+ /card (secret)" in compared.stdout
+    assert "4111" not in compared.stdout
+    rehearsed = command(
+        {**lab.environment(), **where, **nowhere}, "context", "migrate",
+        "tests.integration.test_archive:newer", "--dry-run", "--archive-only", "--json",
+    )  # fmt: skip
+    assert rehearsed.returncode == 0, rehearsed.stderr
+    assert json.loads(rehearsed.stdout)["runs"] == 2 * RUNS
     checked = command({**lab.environment(), **where, **nowhere}, "archive", "verify", "--json")
     assert checked.returncode == 0, checked.stderr
     listed = json.loads(command({**lab.environment(), **where}, "archive", "list", "--json").stdout)

@@ -32,6 +32,22 @@ def failed_payment() -> Log:
     return log
 
 
+def test_every_field_says_of_which_version_it_is() -> None:
+    log = Log()
+    log.start(
+        plan_of(step("s0", writes=("f0",)), step("s1", needs=("s0",))),
+        context={"first": 1}, context_schema="loan", context_schema_version=2,
+    )  # fmt: skip
+    log.began("s0")
+    log.done("s0", context_schema_version=3)
+    view = shown(log)
+    assert (view.context_schema, view.context_versions) == ("loan", {"first": 2, "f0": 3})
+    log.began("s1")
+    log.done("s1", ops=[])
+    ended = shown(log)
+    assert (ended.kind, ended.context_versions) == ("ended", {"first": 2, "f0": 3})
+
+
 def test_questions_and_decisions_and_the_saga_that_they_began() -> None:
     log = failed_payment()
     package = asked(failed(log, "pay"))

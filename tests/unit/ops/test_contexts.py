@@ -97,6 +97,8 @@ def test_a_version_that_was_not_is_named_with_those_that_were() -> None:
     found = seen(a_run())
     with pytest.raises(NoSuchVersion, match=r"no run version 99 to look at \(it has: 0, 1, "):
         of_versions(found, "r", 1, 99)
+    with pytest.raises(NoSuchVersion, match="no run version 99"):
+        of_versions(found, "r", 0, 99)
     with pytest.raises(NoSuchVersion, match="it has: none"):
         of_versions([], "r", 0, 1)
 
