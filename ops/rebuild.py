@@ -11,11 +11,13 @@ Broken off at any place it goes on from there: what the new log has is not appen
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from dalsegno.ops.archived import chain_of
 from dalsegno.ops.folding import fold_records
+from dalsegno.ops.kafka.fault_points import append_to_faults
 from dalsegno.ops.kafka.reader import Reader
 from dalsegno.ops.kafka.writer import Signed, Writer
 from dalsegno.ops.put_down import LOST, SOURCE, apply_here, follow, give_up
@@ -150,7 +152,6 @@ class _Rebuild:
         self._archive = archive
         self._number = number
         self._writer = writer
-        self._paused: set[str] = set()
         self._left: list[tuple[str, str]] = []
 
     def into(self, begun: _Begun, count: int, progress: Callable[[int], None]) -> Rebuilt:
@@ -159,26 +160,37 @@ class _Rebuild:
         end, end_ms = partition.position, partition.log_ms
         self._bring_back(partition)
         follow(partition, attempts)
-        self._paused = give_up(partition, attempts)
+        paused = give_up(partition, attempts)
         topic = self._settings.topics.events
         if not begun.policy:
-            self._writer.append_control(_policy(partition, self._number))
-        runs = list(self._runs(partition))
-        ended = list(partition.carrying.ended())
-        new = [each for each in (*runs, *ended) if each.run_id not in begun.brought]
-        self._writer.append_all(topic, self._number, map(self._restored, new))
-        paused = [each.run_id for each in runs if each.run_id in self._paused]
-        resumed = [_resumed(run_id) for run_id in paused if run_id not in begun.resumed]
-        self._writer.append_all(topic, self._number, resumed)
+            policy = _policy(partition, self._number)
+            append_to_faults(self._settings, policy)
+            self._writer.append_control(policy)
+        brought: Counter[str] = Counter()
+        self._writer.append_all(topic, self._number, self._records(partition, begun, brought))
+        # Behind all of them: what goes on may need room that the others take.
+        left = {run_id for run_id, _ in self._left}
+        resumed = sorted(paused - left - begun.resumed)
+        self._writer.append_all(topic, self._number, map(_resumed, resumed))
         return Rebuilt(
             partition=self._number,
             end=end,
             end_ms=end_ms,
-            runs=len(runs),
-            ended=len(ended),
+            runs=brought["runs"],
+            ended=brought["ended"],
             before=len(begun.brought),
             left=tuple(self._left),
         )
+
+    def _records(
+        self, partition: Partition, begun: _Begun, brought: Counter[str]
+    ) -> Iterator[Signed]:
+        """One after the other, so that there is never more than one run's state beside the fold."""
+        for what, found in (("runs", self._runs(partition)), ("ended", partition.carrying.ended())):
+            for each in found:
+                brought[what] += 1
+                if each.run_id not in begun.brought:
+                    yield self._restored(each)
 
     def _fold(
         self, count: int, progress: Callable[[int], None]

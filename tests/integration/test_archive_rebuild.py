@@ -22,7 +22,9 @@ from dalsegno.ops.embedded import EmbeddedKafka
 from dalsegno.ops.embedded.s3 import EmbeddedS3
 from dalsegno.ops.folding import fold_log, fold_records
 from dalsegno.ops.kafka.reader import Reader
+from dalsegno.ops.kafka.writer import Writer
 from dalsegno.ops.whole_log import whole_log
+from dalsegno.schemas.control import Policy, PolicySet
 from dalsegno.schemas.events import StepStarted
 from dalsegno.streams.core.partition import Partition
 from dalsegno.streams.engine.settings import EngineSettings
@@ -134,6 +136,9 @@ def folded_from_the_log(settings: EngineSettings, number: int) -> Partition:
 
 def start_everything(lab: Lab, client: Client) -> None:
     """Runs that end, some whose step is handed out, some whose step runs, one that is held."""
+    for number in range(PARTITIONS):
+        policy = PolicySet(partition=number, number=7, policy=Policy(steps_max=777))
+        Writer(lab.settings).append_control(policy)
     with worker(lab):
         names = [
             client.start(parcel, {"item": f"item {n}"}, run_id=f"ended-{n}") for n in range(ENDED)
@@ -161,12 +166,10 @@ def test_every_run_goes_on_in_an_empty_cluster_when_kafka_is_gone(
     engine.wait_ready()
     client = Client(bootstrap_servers=lab.bootstrap, prefix=lab.prefix)
     start_everything(lab, client)
+    ends = [lab.end(lab.topics.events, number) for number in range(PARTITIONS)]
     wait_for(
         "all of it is archived",
-        lambda: all(
-            archived_to(settings, number) >= lab.end(lab.topics.events, number) - 1
-            for number in range(PARTITIONS)
-        ),
+        lambda: all(archived_to(settings, number) >= end for number, end in enumerate(ends)),
     )
     client.close()
     engine.kill()
@@ -196,6 +199,7 @@ def test_every_run_goes_on_in_an_empty_cluster_when_kafka_is_gone(
         monkeypatch.setenv(name, value)
     after = [folded_from_the_log(EngineSettings(), number) for number in range(PARTITIONS)]
     assert [contexts(each) for each in after] == [contexts(each) for each in before]
+    assert [each.policy.steps_max for each in after] == [777] * PARTITIONS
     assert all(each.in_flight for each in after), "what was in flight is handed out again"
     go_on(another, new)
 

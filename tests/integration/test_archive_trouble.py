@@ -85,11 +85,16 @@ class Rig:
     def end(self, number: int) -> int:
         return self.lab.end(self.lab.topics.events, number)
 
-    def is_archived(self) -> bool:
-        return all(
-            archived_to(self.settings, number) >= self.end(number) - 1
-            for number in range(PARTITIONS)
-        )
+    def wait_archived(self, what: str = "all of it") -> None:
+        """What is in the log now: its last record may be the archive's own word."""
+        ends = [self.end(number) for number in range(PARTITIONS)]
+
+        def is_archived() -> bool:
+            return all(
+                archived_to(self.settings, number) >= end - 1 for number, end in enumerate(ends)
+            )
+
+        wait_for(what, is_archived, 120)
 
     def close(self) -> None:
         self.client.close()
@@ -113,7 +118,7 @@ def test_whatever_the_store_does_intake_goes_on_and_the_archive_is_whole_in_the_
         wait_for(f"a failure: {mood}", lambda t=troubles, b=before: rig.failures(t) > b)  # type: ignore[misc]
         assert rig.client.query(f"{mood}-19", timeout="60s").flow == "order", "intake goes on"
         proxy.mood = Mood.FAIR
-        wait_for(f"all of it after {mood}", rig.is_archived)
+        rig.wait_archived(f"all of it after {mood}")
         assert metric(rig.engine, "dalsegno_archive_holds_intake") == 0
     rig.close()
     assert rig.command("archive", "verify")["faults"] == []
@@ -151,7 +156,7 @@ def test_at_its_bound_a_partition_reads_no_further_until_the_archive_is_nearer(
         lambda: metric(rig.engine, "dalsegno_archive_holds_intake") == PARTITIONS,
     )
     proxy.mood = Mood.FAIR
-    wait_for("all of it", rig.is_archived)
+    rig.wait_archived()
     wait_for("no hold", lambda: metric(rig.engine, "dalsegno_archive_holds_intake") == 0)
     assert rig.client.query("many-1999", timeout="60s").flow == "order"
     rig.close()
@@ -184,7 +189,7 @@ def test_what_a_crash_between_segment_and_manifest_leaves_is_swept(
     rig.engine.restart()
     rig.engine.wait_ready()
     wait_for("it is swept", lambda: metric(rig.engine, "dalsegno_archive_swept_total") >= 1)
-    wait_for("all of it", rig.is_archived)
+    rig.wait_archived()
     rig.close()
     segments, manifests = names()
     assert segments == manifests
