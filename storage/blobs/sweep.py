@@ -74,6 +74,37 @@ class Unheld:
         return since is not None and now_ms - since > self._grace_ms
 
 
-def held_alone(wanted: Iterable[bytes], others: Collection[bytes]) -> set[bytes]:
-    """Of the digests of a run that is erased, those that no other run of its partition holds."""
-    return {digest for digest in wanted if digest not in others}
+class Forgetting(msgspec.Struct, frozen=True, gc=False):
+    """What becomes of the blobs of a run that was erased.
+
+    `delete`: may go now. `left`: may not yet, since an event of another run may be on its way that
+    counts on them; the last of them from `due_ms` on, 0 when none is left. `held`: digests that
+    other runs hold; the value is theirs as well, and stays.
+    """
+
+    delete: tuple[Stored, ...]
+    left: tuple[Stored, ...]
+    due_ms: int
+    held: tuple[bytes, ...]
+
+
+def forgetting(
+    listed: Iterable[Stored],
+    digests: Collection[bytes],
+    marked: Collection[bytes],
+    now_ms: int,
+    grace_ms: int,
+) -> Forgetting:
+    """`digests`: what the run held. `marked`: what the runs that are left hold. Unlike a sweep this
+    does not wait for handoffs that may still name a blob: those of the run are void.
+    """
+    alone = {digest for digest in digests if digest not in marked}
+    wanted = [each for each in listed if each.digest in alone]
+    delete = tuple(each for each in wanted if now_ms - each.at_ms > grace_ms)
+    left = tuple(each for each in wanted if now_ms - each.at_ms <= grace_ms)
+    return Forgetting(
+        delete=delete,
+        left=left,
+        due_ms=max((each.at_ms + grace_ms + 1 for each in left), default=0),
+        held=tuple(sorted(digest for digest in digests if digest in marked)),
+    )

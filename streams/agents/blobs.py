@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from typing import Final
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from typing import Final, NamedTuple
 
 import structlog
 
 from dalsegno.storage.archive.objects import ArchiveError
 from dalsegno.storage.blobs.store import BlobStore, Stored
-from dalsegno.storage.blobs.sweep import Sweep, Unheld
+from dalsegno.storage.blobs.sweep import Forgetting, Sweep, Unheld, forgetting
 from dalsegno.streams.core.partition import Partition
 from dalsegno.streams.core.warm import WarmLost
 from dalsegno.streams.engine import metrics_blobs
@@ -37,6 +37,14 @@ _DELETIONS_MAX: Final = 5_000
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+class _Found(NamedTuple):
+    """A listing, the digests in it that runs hold, and when it began (Unix ms)."""
+
+    listed: list[Stored]
+    marked: set[bytes]
+    now_ms: int
 
 
 class SweepEndedError(Exception):
@@ -111,22 +119,38 @@ class Sweeper:
 
     async def sweep(self, number: int, task: PartitionTask) -> Sweep:
         """One partition, once. Raises `ArchiveError`, `SweepEndedError`, `WarmLost`."""
-        store = self._store
-        now_ms = self._now_ms()
-        listed_s = time.monotonic()
-        listed = await in_daemon_thread(lambda: list(store.stored(number)), f"blobs-{number}")
-        if not listed:
-            return Sweep((), 0, 0, 0, ())
-        # The listing has ended: what the log holds by now has to be read first.
-        fold = await self._caught_up(task, time.monotonic())
-        marked = await self._mark(task, fold, listed)
-        judged = self._judge(number, task).judge(listed, marked, now_ms)
+        began_s = time.monotonic()
+        found = await self._look(number, task)
+        judged = self._judge(number, task).judge(found.listed, found.marked, found.now_ms)
         log.info(
             "blobs marked", partition=number, blobs=judged.blobs, bytes=judged.bytes_stored,
-            unheld=judged.unheld, took_s=round(time.monotonic() - listed_s, 3),
+            unheld=judged.unheld, took_s=round(time.monotonic() - began_s, 3),
         )  # fmt: skip
         await self._delete(number, judged)
         return judged
+
+    async def forget(
+        self, number: int, task: PartitionTask, digests: Collection[bytes]
+    ) -> Forgetting:
+        """Delete the blobs of a run that was erased and has left the fold, as far as no other run
+        holds them. `digests`: `Partition.references` of it, taken before. What is `left` goes by a
+        call from `due_ms` on. Raises as `sweep`.
+        """
+        found = await self._look(number, task)
+        grace_ms = self._store.grace_ms
+        judged = forgetting(found.listed, digests, found.marked, found.now_ms, grace_ms)
+        await self._remove(number, judged.delete)
+        return judged
+
+    async def _look(self, number: int, task: PartitionTask) -> _Found:
+        store = self._store
+        now_ms = self._now_ms()
+        listed = await in_daemon_thread(lambda: list(store.stored(number)), f"blobs-{number}")
+        if not listed:
+            return _Found([], set(), now_ms)
+        # The listing has ended: what the log holds by now has to be read first.
+        fold = await self._caught_up(task, time.monotonic())
+        return _Found(listed, await self._mark(task, fold, listed), now_ms)
 
     def _judge(self, number: int, task: PartitionTask) -> Unheld:
         known = self._unheld.get(number)
@@ -177,7 +201,10 @@ class Sweeper:
             for old, new in judged.replaced[:_DELETIONS_MAX]
             if await in_daemon_thread(lambda new=new: store.whole(new), f"blobs-{number}")  # type: ignore[misc]
         ]
-        going = [*unheld, *replaced]
+        await self._remove(number, [*unheld, *replaced])
+
+    async def _remove(self, number: int, going: Sequence[Stored]) -> None:
+        store = self._store
         if not going:
             return
         failed = await in_daemon_thread(lambda: store.delete(going), f"blobs-{number}")

@@ -172,6 +172,29 @@ async def test_a_turn_sets_the_figures() -> None:
     assert 'dalsegno_blobs_unheld{partition="1"} 1.0' in page
 
 
+async def test_what_an_erased_run_held_alone_goes_at_once_or_is_said_to_go_later() -> None:
+    log = Log()
+    shared, both = packed(2_000, 9)
+    young, data = packed(2_000, 11)
+    log.start(chain(1), run_id="other", context={"document": shared})
+    stand = Stand(log)
+    stand.lab.store.put(1, shared, both)
+    stand.later()
+    stand.lab.store.put(1, young, data)
+    task = cast(PartitionTask, stand.task)
+    digests = [BLOB.digest, shared.digest, young.digest]
+    found = await stand.sweeper.forget(1, task, digests)
+    assert found.held == (shared.digest,)
+    assert [each.digest for each in found.delete] == [BLOB.digest]
+    assert [each.digest for each in found.left] == [young.digest]
+    there = {each.digest for each in stand.lab.store.stored(1)}
+    assert there == {shared.digest, young.digest}
+    stand.lab.clock.now_ms = found.due_ms
+    again = await stand.sweeper.forget(1, task, digests)
+    assert (again.left, again.due_ms) == ((), 0)
+    assert {each.digest for each in stand.lab.store.stored(1)} == {shared.digest}
+
+
 async def test_a_walk_over_many_runs_lets_others_have_their_turn() -> None:
     log = Log()
     for number in range(3_000):
