@@ -14,6 +14,8 @@ from dalsegno.ops.cli import (
     archive_show,
     archive_verify,
     audit,
+    blobs_list,
+    blobs_verify,
     check,
     context_migrate,
     dead_letters_list,
@@ -90,6 +92,10 @@ _GROUPS: dict[str, tuple[str, dict[str, Callable[..., int | None]]]] = {
             "show": archive_show.show,
             "verify": archive_verify.verify,
         },
+    ),
+    "blobs": (
+        "Large values in S3. Needs nothing but the bucket.",
+        {"list": blobs_list.list_, "verify": blobs_verify.verify},
     ),
     "context": (
         "The contexts of runs, and the schemas that code declares for them.",

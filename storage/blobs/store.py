@@ -31,6 +31,7 @@ _RESERVES: Final = 8
 class Stored(msgspec.Struct, frozen=True, gc=False):
     """One generation of a blob. `at_ms`: when it was put, by the store's clock."""
 
+    partition: int
     digest: bytes
     key: str
     size: int
@@ -149,7 +150,7 @@ def _stored(stat: ObjectStat) -> Stored | None:
     if len(parts) < 3 or len(parts[-2]) != 2 * DIGEST_BYTES:
         return None
     try:
-        digest = bytes.fromhex(parts[-2])
+        partition, digest = int(parts[-3]), bytes.fromhex(parts[-2])
     except ValueError:
         return None
-    return Stored(digest, stat.key, stat.size, stat.at_ms)
+    return Stored(partition, digest, stat.key, stat.size, stat.at_ms)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.integration.engine.harness import EngineProcess, Lab, wait_for
-from tests.integration.test_archive import environment, metric
+from tests.integration.test_archive import command, environment, metric
 
 from dalsegno.client import (
     Blob,
@@ -93,6 +95,15 @@ class Stand:
         return found
 
 
+def run_command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """With the settings of the stand, which are in this process's environment; a wide terminal."""
+    return command({"COLUMNS": "400"}, *arguments)
+
+
+def blob_keys(listing: str) -> list[str]:
+    return [each["key"] for each in json.loads(listing)]
+
+
 @pytest.fixture
 def stand(
     kafka: EmbeddedKafka, fresh_prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -160,6 +171,10 @@ def test_a_bit_that_flips_in_the_bucket_fails_the_step_that_reads_it_and_says_so
     objects.delete([kept.key])
     objects.put(kept.key, bytes(data))
     assert view.context is not None
+    listed = run_command("blobs", "list", "--json")
+    assert (listed.returncode, blob_keys(listed.stdout)) == (0, [kept.key])
+    verified = run_command("blobs", "verify")
+    assert (verified.returncode, kept.key in verified.stdout.replace("\n", "")) == (1, True)
     with pytest.raises(BlobCorrupt):
         stand.client.read(run_id, view.context["document"])
     stand.client.supply(run_id, {"go": True}, origin="test", timeout="60s")

@@ -34,7 +34,7 @@ class _WithoutAges:
         self._unheld = unheld
 
     def __call__(self, listed: Sequence[Stored], marked: Collection[bytes], now_ms: int) -> Sweep:
-        aged = [Stored(each.digest, each.key, each.size, 0) for each in listed]
+        aged = [Stored(1, each.digest, each.key, each.size, 0) for each in listed]
         return self._unheld.judge(aged, marked, now_ms)
 
 
