@@ -43,6 +43,13 @@ class _NoMetrics:
     gauge = clear = count
 
 
+class _Ages:
+    """Topics that keep everything: what they forget, the world decides."""
+
+    async def kept_ms(self, _: str) -> float:
+        return float("inf")
+
+
 class Owner:
     """One ownership of the partition: its fold, its outputs, its archiver."""
 
@@ -70,6 +77,7 @@ class Owner:
             context=context, tasks={0: task}, saved_positions=self.saved_positions
         )
         self.archiver = archive_agent.Archiver(ownership, Archive(objects, "p"))
+        self.archiver._ages = _Ages()  # type: ignore[assignment]
 
     def saved_positions(self) -> dict[Any, int]:
         place = archive_agent.TopicPartition(self.world.settings.topics.events, 0)
