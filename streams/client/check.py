@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from dalsegno.schemas.control import Policy
-from dalsegno.schemas.plan import Plan, Risk, StepPlan, StepRole
+from dalsegno.schemas.plan import Plan, RetryPolicy, Risk, StepPlan, StepRole
 from dalsegno.streams.client.check_undo import clean_up, effect_calls
 from dalsegno.streams.client.finding import Finding, Severity
 from dalsegno.streams.core.plan import PlanRefused, compile_plan
+from dalsegno.streams.core.retry import ceiling_ms
 
 if TYPE_CHECKING:
     from dalsegno.streams.client.step import Step
@@ -66,29 +67,46 @@ def _declarations(steps: Sequence[Step]) -> Iterator[Finding]:
 
 
 def _ttl(plan: Plan, ttl_ms: int) -> Iterator[Finding]:
-    """The longest path with every attempt that the plan allows, against the TTL."""
-    needed = _longest_ms(plan)
-    if needed is not None and needed > ttl_ms:
+    """The longest path with every attempt that the plan allows, against the TTL: those that its
+    own failures cost, and those that infrastructure may cost besides.
+    """
+    by_itself = _longest_ms(plan, _own_attempts)
+    with_faults = _longest_ms(plan, _all_attempts)
+    if by_itself is not None and by_itself > ttl_ms:
         yield Finding(
             Severity.WARNING,
             "ttl_short_with_retries",
             "",
-            f"with all retries the longest path takes {needed / 1000:g} s and the ttl is "
+            f"with all retries the longest path takes {by_itself / 1000:g} s and the ttl is "
             f"{ttl_ms / 1000:g} s: "
             "raise the ttl, or lower timeouts or max_attempts",
         )
+    elif with_faults is not None and with_faults > ttl_ms:
+        yield Finding(
+            Severity.WARNING,
+            "ttl_short_with_faults",
+            "",
+            f"with every attempt that lost workers, timeouts and dependencies may cost the longest "
+            f"path takes {with_faults / 1000:g} s and the ttl is {ttl_ms / 1000:g} s: a person is "
+            "asked when that is over; raise the ttl, or lower timeouts or max_infra_attempts",
+        )
 
 
-def _worst_ms(step: StepPlan) -> int:
-    retry = step.retry
-    waits, delay = 0, float(retry.initial_ms)
-    for _ in range(max(0, retry.max_attempts - 1)):
-        waits += int(min(delay, retry.max_ms))
-        delay *= retry.factor_percent / 100
-    return step.timeout_ms * retry.max_attempts + waits
+def _own_attempts(retry: RetryPolicy) -> int:
+    return retry.max_attempts
 
 
-def _longest_ms(plan: Plan) -> int | None:
+def _all_attempts(retry: RetryPolicy) -> int:
+    """The last failure of either kind ends it, whatever is left of the other budget."""
+    return max(1, retry.max_attempts + retry.max_infra_attempts - 1)
+
+
+def _worst_ms(step: StepPlan, attempts: int) -> int:
+    waits = sum(ceiling_ms(step.retry, failures) for failures in range(1, attempts))
+    return step.timeout_ms * attempts + waits
+
+
+def _longest_ms(plan: Plan, attempts: Callable[[RetryPolicy], int]) -> int | None:
     """None where the plan has a cycle or an unknown need, which is a finding of its own."""
     waiting = {step.name: set(step.needs) for step in plan.steps if step.role is StepRole.FORWARD}
     by_name = {step.name: step for step in plan.steps}
@@ -101,7 +119,9 @@ def _longest_ms(plan: Plan) -> int | None:
     while ready:
         name = ready.pop()
         step = by_name[name]
-        ends[name] = _worst_ms(step) + max((ends[need] for need in step.needs), default=0)
+        ends[name] = _worst_ms(step, attempts(step.retry)) + max(
+            (ends[need] for need in step.needs), default=0
+        )
         for dependent in dependents.get(name, ()):
             waiting[dependent].discard(name)
             if not waiting[dependent]:

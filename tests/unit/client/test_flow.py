@@ -20,11 +20,11 @@ from dalsegno.schemas.plan import Merge, MergeRule, OnFailure, StepRole, Unknown
 from dalsegno.streams.client.step import Outputs
 
 
-def declared() -> Flow:
+def declared(ttl: str = "30m") -> Flow:
     flow = Flow(
         "risk-assessment",
         version=2,
-        ttl="30m",
+        ttl=ttl,
         secrets=["ssn"],
         merges={"notes": "collect"},
         gates=["fraud"],
@@ -165,7 +165,7 @@ def codes(flow: Flow) -> list[str]:
 
 
 def test_a_sound_flow_has_no_findings() -> None:
-    assert codes(declared()) == []
+    assert codes(declared(ttl="4h")) == []
 
 
 def test_undeclared_reads_and_writes_are_errors() -> None:
@@ -192,6 +192,26 @@ def test_a_ttl_that_only_holds_without_retries_is_a_warning() -> None:
     flow = Flow("f", ttl="2m")
     flow.observed(name="a", reads=[], writes=[], timeout="1m")
     assert codes(flow) == ["ttl_short_with_retries"]
+
+
+@pytest.mark.parametrize(
+    ("ttl_ms", "found"),
+    [
+        # Two steps of a minute each, with 2 + 3 attempts to lose but one, and what lies between:
+        # 0.5, 1, 2 s. By their own failures alone: two attempts each, and 0.5 s.
+        (2 * 240_000 + 2 * 3_500, []),
+        (2 * 240_000 + 2 * 3_500 - 1, ["ttl_short_with_faults"]),
+        (2 * 120_000 + 2 * 500, ["ttl_short_with_faults"]),
+        (2 * 120_000 + 2 * 500 - 1, ["ttl_short_with_retries"]),
+    ],
+)
+def test_a_ttl_covers_lost_attempts_timeouts_and_backoff_too(ttl_ms: int, found: list[str]) -> None:
+    flow = Flow("f", ttl=f"{ttl_ms}ms")
+    retry = RetryPolicy(max_attempts=2, max_infra_attempts=3)
+    flow.observed(name="a", reads=[], writes=[], timeout="1m", retry=retry)
+    flow.observed(name="b", reads=[], writes=[], timeout="1m", retry=retry, needs=["a"])
+    flow.observed(name="beside", reads=[], writes=[], timeout="1m", retry=retry)
+    assert codes(flow) == found
 
 
 def test_risk_needs_a_way_back_or_a_reason() -> None:
