@@ -1,4 +1,4 @@
-"""Contexts of runs as a fold has them: in clear, at each run version that a record leaves."""
+"""Runs as a fold has them, their contexts in clear, at each run version that a record leaves."""
 
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -7,7 +7,6 @@ from dalsegno.ops.folding import Folded
 from dalsegno.schemas.control import ErasureRequested
 from dalsegno.schemas.outputs import RunState
 from dalsegno.streams.core.actions import Audit
-from dalsegno.streams.core.run_table import FINAL_RUNS
 from dalsegno.streams.core.runstate import Run
 
 
@@ -27,11 +26,6 @@ class HeldContext(NamedTuple):
     context: bytes
     secrets: frozenset[str]
 
-    @property
-    def ended(self) -> bool:
-        """Whether the run is over."""
-        return self.state in FINAL_RUNS
-
 
 def _not_told(run_id: str) -> None:
     """Nobody asks which runs were erased."""
@@ -41,9 +35,9 @@ def follow(
     folded: Iterator[Folded],
     wanted: Callable[[Run], bool],
     erased: Callable[[str], object] = _not_told,
-) -> Iterator[HeldContext]:
-    """The context of each wanted run after each record that moved it, the one that ended it
-    included. A run that was erased is followed no further, and named to `erased`.
+) -> Iterator[Run]:
+    """Each wanted run after each record that moved it, the one that ended it included; to look at
+    before the next is asked for. One that was erased is followed no further, and named to `erased`.
     """
     live: dict[str, Run] = {}
     for each in folded:
@@ -60,12 +54,12 @@ def follow(
             run = each.partition.live_run(run_id)
             if run is not None and wanted(run):
                 live[run_id] = run
-                yield held_context(run)
+                yield run
                 continue
             last = live.pop(run_id, None)
             if last is not None:
                 # Its end was adopted into the run before the run was let go.
-                yield held_context(last)
+                yield last
 
 
 def held_context(run: Run) -> HeldContext:
@@ -85,20 +79,3 @@ def held_context(run: Run) -> HeldContext:
         context=run.context.pack(),
         secrets=run.entry.plan.secrets,
     )
-
-
-def last_contexts(
-    folded: Iterator[Folded], flow: str, *, live_only: bool = False
-) -> list[HeldContext]:
-    """The context of each run of a flow as it is now, or was at its end."""
-    last: dict[str, HeldContext] = {}
-
-    def forget(run_id: str) -> None:
-        last.pop(run_id, None)
-
-    for held in follow(folded, lambda run: run.head.flow == flow, forget):
-        if held.ended and live_only:
-            last.pop(held.run_id, None)
-        else:
-            last[held.run_id] = held
-    return list(last.values())

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from dalsegno.ops.following import HeldContext
+from dalsegno.ops.folding import Folded
+from dalsegno.ops.following import HeldContext, follow, held_context
 from dalsegno.schemas import values
 from dalsegno.schemas.blob import Blob
 from dalsegno.storage.blobs.errors import BlobCorrupt, BlobMissing
@@ -13,6 +14,8 @@ from dalsegno.streams.client.schema_errors import (
     UpcastFailed,
     VersionMismatchError,
 )
+from dalsegno.streams.core.run_table import FINAL_RUNS
+from dalsegno.streams.core.runstate import Run
 
 
 class MigrationFault(NamedTuple):
@@ -62,6 +65,51 @@ def migration_faults(
             quiet = secret and not isinstance(error, VersionMismatchError)
             detail = "a secret field: try the upcaster on an example" if quiet else str(error)
             yield _fault(held, field, schema, error, detail)
+
+
+class Rehearsal:
+    """Over the runs of one flow: how many runs and fields were tried, and what fails."""
+
+    def __init__(self, flow: str, schema: ContextSchema, *, live_only: bool = False) -> None:
+        self._flow = flow
+        self._schema = schema
+        self._live_only = live_only
+        self.runs = 0
+        self.fields = 0
+        self.faults: list[MigrationFault] = []
+
+    def partition(
+        self, folded: Iterator[Folded], read_blob: Callable[[Blob], bytes] = no_store
+    ) -> None:
+        """All runs of a partition: ended ones as they end, the others as they are in the end.
+
+        Raises as the fold, and as `migration_faults`.
+        """
+        live: dict[str, Run] = {}
+        tried: dict[str, tuple[int, list[MigrationFault]]] = {}
+
+        def forget(run_id: str) -> None:
+            live.pop(run_id, None)
+            tried.pop(run_id, None)
+
+        def attempt(run: Run) -> None:
+            held = held_context(run)
+            found = list(migration_faults(held, self._schema, read_blob))
+            tried[run.id] = len(held.versions), found
+
+        for run in follow(folded, lambda run: run.head.flow == self._flow, forget):
+            if run.head.state not in FINAL_RUNS:
+                live[run.id] = run
+                continue
+            live.pop(run.id, None)
+            if not self._live_only:
+                attempt(run)
+        for run in live.values():
+            attempt(run)
+        self.runs += len(tried)
+        for fields, found in tried.values():
+            self.fields += fields
+            self.faults += found
 
 
 def _whole(value: values.Value, read_blob: Callable[[Blob], bytes]) -> values.Value:

@@ -26,8 +26,7 @@ def migrate(
     written: a context is upcast when a step reads it. Exit code 1 when a field of a run fails.
     """
     from dalsegno.ops.flow_loader import load_flow
-    from dalsegno.ops.following import last_contexts
-    from dalsegno.ops.migrating import MigrationFault, migration_faults
+    from dalsegno.ops.migrating import Rehearsal
 
     loaded = load_flow(flow)
     if not dry_run:
@@ -35,14 +34,11 @@ def migrate(
     schema = loaded.schema
     if schema is None:
         raise UsageFault(f"flow {loaded.name!r} has no context_schema: nothing leads anywhere")
-    faults: list[MigrationFault] = []
-    runs = fields = 0
+    rehearsal = Rehearsal(loaded.name, schema, live_only=live_only)
     with whole_fold(archive_only=archive_only) as fold:
         for number in range(fold.count):
-            for held in last_contexts(fold.partition(number), loaded.name, live_only=live_only):
-                runs += 1
-                fields += len(held.versions)
-                faults += migration_faults(held, schema, fold.blobs_of(number))
+            rehearsal.partition(fold.partition(number), fold.blobs_of(number))
+    runs, fields, faults = rehearsal.runs, rehearsal.fields, rehearsal.faults
     if json:
         print_json(
             {

@@ -24,14 +24,15 @@ def diff(
     context before the start.
     """
     from dalsegno.ops.comparing import NoSuchVersion, of_versions
-    from dalsegno.ops.following import follow
+    from dalsegno.ops.following import follow, held_context
     from dalsegno.ops.replaying import lines_of
     from dalsegno.schemas import values
     from dalsegno.schemas.partitioner import partition_for
 
     with whole_fold(archive_only=archive_only) as fold:
         number = partition_for(run_id, fold.count)
-        seen = follow(fold.partition(number), lambda run: run.id == run_id)
+        runs = follow(fold.partition(number), lambda run: run.id == run_id)
+        seen = map(held_context, runs)
         try:
             found = of_versions(seen, run_id, first, last)
         except NoSuchVersion as error:

@@ -5,6 +5,7 @@ failed attempt leaves no trace.
 from __future__ import annotations
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.property.folding import Folding
@@ -17,9 +18,13 @@ from dalsegno.schemas.events import (
     StepFailed,
     StepStarted,
 )
-from dalsegno.schemas.outputs import Handoff, StepState
+from dalsegno.schemas.outputs import FieldVersion, Handoff, StepState
 from dalsegno.schemas.plan import Plan, RetryPolicy, StepPlan
+from dalsegno.streams.core import completing, dispatch
 from dalsegno.streams.core.actions import Audit, Dispatch, Output
+from dalsegno.streams.core.context import ContextChange
+from dalsegno.streams.core.context_versions import note_versions
+from dalsegno.streams.core.draft import Draft
 from dalsegno.streams.core.query import RunView
 
 pack = msgspec.msgpack.encode
@@ -168,3 +173,35 @@ def test_no_value_is_taken_for_one_of_another_version(
             told.folding.capture()
             told.folding.crash()
     told.folding.check_from_zero()
+
+
+def _forgets(*_: object) -> tuple[FieldVersion, ...]:
+    return ()
+
+
+def _takes_all_for_new(draft: Draft, change: ContextChange, written: int) -> None:
+    draft.head.field_versions = tuple((name, written) for name in draft.context.names())
+
+
+def _keeps_what_failed(draft: Draft, change: ContextChange, written: int) -> None:
+    note_versions(draft, change, written)
+    # As if the attempt's versions had been noted in the run itself, not in the draft.
+    draft.run.head.field_versions = draft.head.field_versions
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "bug"),
+    [
+        (dispatch, "of_fields", _forgets),
+        (completing, "note_versions", _takes_all_for_new),
+        (completing, "note_versions", _keeps_what_failed),
+    ],
+)
+def test_a_deliberate_bug_is_found(
+    monkeypatch: pytest.MonkeyPatch, module: object, name: str, bug: object
+) -> None:
+    monkeypatch.setattr(module, name, bug)
+    drawn = settings(deadline=None, database=None, derandomize=True, max_examples=400)
+    inner = test_no_value_is_taken_for_one_of_another_version.hypothesis.inner_test  # type: ignore[attr-defined]
+    with pytest.raises((AssertionError, ExceptionGroup)):
+        drawn(given(plans, stories)(inner))()

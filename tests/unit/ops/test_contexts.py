@@ -11,14 +11,15 @@ from tests.unit.core.log import Log, pack, plan_of, step
 from dalsegno.client import ContextSchema, Secret
 from dalsegno.ops.comparing import NoSuchVersion, of_versions
 from dalsegno.ops.folding import Folded
-from dalsegno.ops.following import HeldContext, follow, last_contexts
-from dalsegno.ops.migrating import migration_faults
+from dalsegno.ops.following import HeldContext, follow, held_context
+from dalsegno.ops.migrating import Rehearsal, migration_faults
 from dalsegno.ops.replaying import lines_of
 from dalsegno.ops.run_view import context_lines
 from dalsegno.schemas import values
 from dalsegno.schemas.blob import Blob
 from dalsegno.schemas.control import ErasureRequested
 from dalsegno.schemas.events import InformationSupplied, RunCancelled
+from dalsegno.schemas.outputs import RunState
 from dalsegno.storage.blobs.errors import BlobMissing
 from dalsegno.streams.core.partition import Partition
 from dalsegno.streams.engine.jsonable import jsonable
@@ -38,7 +39,17 @@ def folded(log: Log) -> Iterator[Folded]:
 
 
 def seen(log: Log, run_id: str = "r") -> list[HeldContext]:
-    return list(follow(folded(log), lambda run: run.id == run_id))
+    return [held_context(run) for run in follow(folded(log), lambda run: run.id == run_id)]
+
+
+def last(log: Log) -> HeldContext:
+    return seen(log)[-1]
+
+
+def rehearsed(log: Log, made: ContextSchema, flow: str = "lending", **options: bool) -> Rehearsal:
+    rehearsal = Rehearsal(flow, made, **options)
+    rehearsal.partition(folded(log))
+    return rehearsal
 
 
 def a_run(*, ended: bool = True, run_id: str = "r", **fields: object) -> Log:
@@ -62,7 +73,8 @@ def test_a_run_is_followed_to_its_end_included() -> None:
         ["card", "f0", "kept"],
         ["card", "f0", "f1", "kept"],
     ]
-    assert [each.ended for each in found] == [False] * (len(found) - 1) + [True]
+    ended = [each.state is RunState.SUCCEEDED for each in found]
+    assert ended == [False] * (len(found) - 1) + [True]
     assert contexts[-1]["f0"] == {"a": [1, 2, 3], "b": "x"}
     assert found[-1].versions == {"card": 1, "f0": 2, "f1": 2, "kept": 1}
 
@@ -117,13 +129,12 @@ def schema(version: int = 2) -> ContextSchema:
 
 
 def test_what_comes_through_is_no_fault() -> None:
-    (held,) = last_contexts(folded(a_run()), "lending")
-    assert held.ended
-    assert list(migration_faults(held, schema())) == []
+    found = rehearsed(a_run(), schema())
+    assert (found.runs, found.fields, found.faults) == (1, 4, [])
 
 
 def test_faults_name_run_field_and_both_versions() -> None:
-    (held,) = last_contexts(folded(a_run(ended=False)), "lending")
+    held = last(a_run(ended=False))
     faults = list(migration_faults(held, schema(version=3)))
     assert [(each.run_id, each.field, each.version, each.known) for each in faults] == [
         ("r", name, 1, 3) for name in ("card", "f0", "kept")
@@ -133,14 +144,14 @@ def test_faults_name_run_field_and_both_versions() -> None:
 
 
 def test_a_newer_field_is_a_fault_of_older_code() -> None:
-    (held,) = last_contexts(folded(a_run()), "lending")
+    held = last(a_run())
     old = ContextSchema("doc", Doc)
     newer = [each.field for each in migration_faults(held, old) if "newer" in each.detail]
     assert newer == ["f0", "f1"]
 
 
 def test_a_secret_is_not_told_by_the_upcaster_that_fails_on_it() -> None:
-    (held,) = last_contexts(folded(a_run()), "lending")
+    held = last(a_run())
     made = schema()
 
     @made.upcast("card", from_version=1)
@@ -159,8 +170,7 @@ def with_blob(log: Log, value: str) -> tuple[HeldContext, bytes]:
         origin="test",
     )  # fmt: skip
     log.put(event)
-    (held,) = last_contexts(folded(log), "lending")
-    return held, packed
+    return last(log), packed
 
 
 def test_a_large_value_is_read_and_goes_through_the_upcasters() -> None:
@@ -196,28 +206,31 @@ def test_a_large_value_that_cannot_be_read_is_told() -> None:
 
 
 def test_another_schema_is_one_fault() -> None:
-    (held,) = last_contexts(folded(a_run()), "lending")
+    held = last(a_run())
     (fault,) = migration_faults(held, ContextSchema("other", Doc))
     assert (fault.field, fault.error) == ("", "VersionMismatchError")
 
 
 def test_runs_of_other_flows_and_ended_ones_are_left_out_when_asked() -> None:
+    old = ContextSchema("doc", Doc)
     log = a_run()
-    assert last_contexts(folded(log), "elsewhere") == []
-    assert last_contexts(folded(log), "lending", live_only=True) == []
+    assert rehearsed(log, old, "elsewhere").runs == 0
+    assert rehearsed(log, old, live_only=True).runs == 0
+    assert [each.state for each in rehearsed(log, old).faults] == ["succeeded"] * 3
     log = a_run(ended=False)
-    assert len(last_contexts(folded(log), "lending", live_only=True)) == 1
+    assert rehearsed(log, old, live_only=True).runs == 1
     log.put(RunCancelled(run_id="r", request_id="c"))
-    (held,) = last_contexts(folded(log), "lending")
-    assert str(held.state) == "cancelled"
+    assert rehearsed(log, old, live_only=True).runs == 0
+    assert [each.state for each in rehearsed(log, old).faults] == ["cancelled"]
 
 
 def test_a_run_that_was_erased_is_in_no_rehearsal() -> None:
     for ended in (False, True):
         log = a_run(ended=ended)
-        assert len(last_contexts(folded(log), "lending")) == 1
+        assert rehearsed(log, ContextSchema("doc", Doc)).faults
         log.put(ErasureRequested(run_id="r", erasure_id="e", reason="asked", requested_by="ana"))
-        assert last_contexts(folded(log), "lending") == []
+        after = rehearsed(log, ContextSchema("doc", Doc))
+        assert (after.runs, after.fields, after.faults) == (0, 0, [])
 
 
 def test_the_context_is_shown_with_versions_and_without_secrets() -> None:
