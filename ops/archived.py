@@ -45,18 +45,20 @@ def chain_of(archive: Archive, partition: int) -> list[Manifest]:
     Two owners may have archived the same events; either segment will do. A damaged manifest counts
     as none, as long as others lead on without it. Raises `ArchiveGap`.
     """
-    found: list[Manifest] = []
+    read: list[Manifest] = []
     damaged: list[SegmentCorrupt] = []
+    found: list[Manifest] = []
     end = last = 0
     for name in archive.names(partition):
         try:
-            manifest = archive.manifest(name)
+            read.append(archive.manifest(name))
         except SegmentCorrupt as error:
             damaged.append(error)
             last = max(last, (offsets_of(name) or (0, 0))[1])
-            continue
-        if not manifest.records:
-            continue  # states of runs are no events
+    replaced = {name for manifest in read for name in manifest.replaces}
+    for manifest in read:
+        if manifest.segment in replaced or not manifest.records:
+            continue  # another came in its place; states of runs are no events
         if manifest.first_offset <= end <= manifest.last_offset:
             found.append(manifest)
             end = manifest.last_offset + 1

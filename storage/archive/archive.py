@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 import msgspec
@@ -149,12 +150,20 @@ class Archive:
 
     def replaced(self, partition: int) -> list[str]:
         """Segments that were replaced and are still there, with a manifest or without: a crash, or
-        another owner, left them. Raises as `manifests`.
+        another owner, left them. Raises `ArchiveError`.
         """
-        found = [self.manifest(name) for name in self.names(partition)]
+        found = self._readable(partition)
         held = self.held(partition)
         gone = {name for manifest in found for name in manifest.replaces}
         return sorted(gone & {*held.segments, *held.manifests})
+
+    def _readable(self, partition: int) -> list[Manifest]:
+        """Manifests, without those that are damaged: one costs only itself."""
+        found: list[Manifest] = []
+        for name in self.names(partition):
+            with suppress(SegmentCorrupt):
+                found.append(self.manifest(name))
+        return found
 
     def unlisted(self, partition: int, below: int) -> Iterator[tuple[str, bytes]]:
         """Name and bytes of segments without a manifest, of offsets below this one. Raises
@@ -181,7 +190,7 @@ class Archive:
         key = self._prefix + _MANIFESTS + segment
         stat = self._objects.stat(key)
         if stat is None:
-            for each in self.manifests(_partition_of(segment)) if offsets_of(segment) else ():
+            for each in self._readable(_partition_of(segment)) if offsets_of(segment) else ():
                 if segment in each.replaces:
                     return each
             raise ArchiveError(Trouble.MISSING, key, "no such segment is in the archive")

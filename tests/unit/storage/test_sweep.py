@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.contract.faulty_objects import Fault, FaultyObjects
 
 from dalsegno.storage.archive.archive import Archive, Manifest
 from dalsegno.storage.archive.memory import MemoryObjects
@@ -147,3 +148,30 @@ def test_what_is_no_segment_by_its_name_is_left_alone(names: list[str]) -> None:
         bucket.objects.put(f"p/segments/{name}", b"")
     bucket.put(0, 10)
     assert bucket.swept(10, 0) == set()
+
+
+def test_a_listing_that_leaves_a_manifest_out_takes_no_segment_away() -> None:
+    bucket = Bucket()
+    bucket.put(0, 10)
+    bucket.put(10, 20)
+    bucket.now_ms = 2 * DAY_MS
+    bucket.put(20, 30)
+    half = FaultyObjects(
+        bucket.objects,
+        lambda name, key: Fault.TRUNCATE if name == "list" and "/manifests/" in key else None,
+    )
+    found = superfluous(Archive(half, "p"), 0, 30, DAY_MS)
+    assert (found.unfinished, found.superseded) == ((), ())
+
+
+def test_a_damaged_manifest_keeps_nothing_else_from_being_swept() -> None:
+    bucket = Bucket()
+    bucket.put(0, 10)
+    damaged = bucket.put(0, 5).segment
+    gone = bucket.put(0, 7).segment
+    key = f"p/manifests/{damaged}"
+    bucket.objects.replace(key, bucket.objects.get(key)[:-1])
+    bucket.now_ms = 2 * DAY_MS
+    bucket.put(10, 20)
+    assert bucket.swept(20) == {gone}
+    assert bucket.archive.replaced(0) == []
