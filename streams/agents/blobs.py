@@ -142,6 +142,12 @@ class Sweeper:
         await self._remove(number, judged.delete)
         return judged
 
+    async def has_any(self, number: int) -> bool:
+        """Whether the store has any blob of the partition. Raises `ArchiveError`."""
+        store = self._store
+        first = await in_daemon_thread(lambda: next(store.stored(number), None), f"blobs-{number}")
+        return first is not None
+
     async def _look(self, number: int, task: PartitionTask) -> _Found:
         store = self._store
         now_ms = self._now_ms()

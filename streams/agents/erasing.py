@@ -22,7 +22,10 @@ from dalsegno.storage.archive.objects import ArchiveError
 from dalsegno.storage.archive.records import RecordsCorrupt
 from dalsegno.storage.archive.s3 import S3Objects
 from dalsegno.storage.archive.segment import SegmentCorrupt
+from dalsegno.storage.blobs.sweep import Forgetting
+from dalsegno.streams.agents.blobs import SweepEndedError, Sweeper
 from dalsegno.streams.core.partition import Partition
+from dalsegno.streams.core.warm import WarmLost
 from dalsegno.streams.engine import metrics_erasing
 from dalsegno.streams.engine.blanking import Stones
 from dalsegno.streams.engine.daemon import in_daemon_thread
@@ -30,7 +33,7 @@ from dalsegno.streams.engine.errors import OutcomeUnknownError, RestoreError
 from dalsegno.streams.engine.forgetting import FOREVER_MS, gone_by_ms
 from dalsegno.streams.engine.log_ages import LogAges
 from dalsegno.streams.engine.ownership import Ownership
-from dalsegno.streams.engine.rewriting import Rewritten, rewrite
+from dalsegno.streams.engine.rewriting import Rewritten, blobs_named, rewrite
 from dalsegno.streams.engine.task import RUNNING, PartitionTask
 
 log = structlog.get_logger(__name__)
@@ -69,6 +72,8 @@ class Eraser:
         self._ownership = ownership
         self._context = ownership.context
         self._archive = archive
+        blobs = ownership.context.blobs
+        self._blobs = None if blobs is None else Sweeper(ownership, blobs)
         self._ages = LogAges(ownership.context.settings)
         self._swept_s = 0.0
         self._nudged_s: dict[int, float] = {}
@@ -95,6 +100,8 @@ class Eraser:
                 await self._look_back(task)
             except (ArchiveError, SegmentCorrupt, RecordsCorrupt) as error:
                 return self._failed(task.number, "archive", error)
+            except (SweepEndedError, WarmLost) as error:
+                return self._failed(task.number, "blobs", error)
             except (KafkaException, RestoreError, OutcomeUnknownError) as error:
                 return self._failed(task.number, "log", error)
         return True
@@ -124,6 +131,7 @@ class Eraser:
         warm = due.task.warm
         if warm is not None and not await warm.forget():
             return
+        blobs = await self._forget_blobs(due)
         rewritten = Rewritten()
         archive, number = self._archive, due.task.number
         archived_to = due.fold.archived_to
@@ -131,7 +139,7 @@ class Eraser:
             rewritten = await in_daemon_thread(
                 lambda: rewrite(archive, number, due.stones, archived_to), f"erase-{number}"
             )
-        stores = _stores(warm is not None, None if archive is None else rewritten)
+        stores = _stores(warm is not None, None if archive is None else rewritten, blobs)
         for digest, stone in due.stones.items():
             dates = await self._ages.dates(stone.last_ms)
             await due.task.append_control(
@@ -141,11 +149,29 @@ class Eraser:
                     source=self._context.settings.owner,
                     run_digest=digest,
                     stores=stores,
-                    gone_by_ms=gone_by_ms(dates) or 0,
+                    gone_by_ms=self._gone_by_ms(gone_by_ms(dates), blobs),
                 )
             )
             self._context.metrics.count(metrics_erasing.ERASURES)
         log.info("runs erased", partition=number, runs=len(due.stones), **rewritten._asdict())
+
+    async def _forget_blobs(self, due: Due) -> Forgetting | None:
+        """Large values that no other run holds. What is too young for it is left to the sweep."""
+        archive, number, sweeper = self._archive, due.task.number, self._blobs
+        if archive is None or sweeper is None or not await sweeper.has_any(number):
+            return None
+        digests = await in_daemon_thread(
+            lambda: blobs_named(archive, number, due.stones), f"erase-{number}"
+        )
+        return await sweeper.forget(number, due.task, digests) if digests else None
+
+    def _gone_by_ms(self, logs_ms: int | None, blobs: Forgetting | None) -> int:
+        if logs_ms is None or blobs is None or not blobs.left:
+            return logs_ms or 0
+        settings = self._context.settings.blobs
+        # Seen by the next sweep, unheld for a grace, and deleted by the one after that.
+        left_ms = 2 * (settings.grace_ms + settings.sweep_interval_ms)
+        return max(logs_ms, _now_ms() + left_ms)
 
     async def _keep_moving(self, task: PartitionTask) -> None:
         """A compacted topic closes a file only when something is appended: until the date has
@@ -198,7 +224,9 @@ class Eraser:
         return False
 
 
-def _stores(warm: bool, archive: Rewritten | None) -> tuple[ErasedFrom, ...]:
+def _stores(
+    warm: bool, archive: Rewritten | None, blobs: Forgetting | None
+) -> tuple[ErasedFrom, ...]:
     found = [
         ErasedFrom(store="memory", detail="the run and what waited for it"),
         ErasedFrom(store="changelog", detail="every part is marked as deleted"),
@@ -208,6 +236,13 @@ def _stores(warm: bool, archive: Rewritten | None) -> tuple[ErasedFrom, ...]:
     if archive is not None:
         detail = f"records blanked in {archive.segments} segments"
         found.append(ErasedFrom(store="archive", removed=archive.records, detail=detail))
+    if blobs is not None:
+        detail = "large values that no other run holds"
+        if blobs.left:
+            detail += f"; {len(blobs.left)} more are young and go with a sweep, by the date"
+        if blobs.held:
+            detail += f"; {len(blobs.held)} stay, since other runs hold the same"
+        found.append(ErasedFrom(store="blobs", removed=len(blobs.delete), detail=detail))
     return tuple(found)
 
 

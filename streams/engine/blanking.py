@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from dalsegno.schemas import codec
+from dalsegno.schemas.blob import references
 from dalsegno.schemas.control import ArchiveConfirmed
 from dalsegno.schemas.errors import DecodeError
 from dalsegno.schemas.outputs import Outcome, Transition
@@ -45,18 +46,20 @@ Stones = Mapping[bytes, Tombstone]
 
 class Sighting(NamedTuple):
     """What a segment has of erased runs. `outcomes`: of their events, by offset, as far as its
-    transitions say.
+    transitions say. `blobs`: digests of the blobs that their records name.
     """
 
     records: int
     states: int
     outcomes: dict[int, str]
+    blobs: set[bytes]
 
 
 def look(data: bytes, stones: Stones) -> Sighting:
     """Look for erased runs in a segment. Raises `SegmentCorrupt`, `RecordsCorrupt`."""
     records, states = 0, 0
     outcomes: dict[int, str] = {}
+    blobs: set[bytes] = set()
     index, read = _opened(data)
     for entry in index.entries:
         if entry.kind not in _OF_RECORDS:
@@ -67,9 +70,10 @@ def look(data: bytes, stones: Stones) -> Sighting:
                 records += _without(kept, stones) is not None
                 continue
             records += 1
+            blobs |= references(kept.value or b"")
             if entry.kind is Kind.TRANSITIONS:
                 outcomes.update(_outcome(kept))
-    return Sighting(records, states, outcomes)
+    return Sighting(records, states, outcomes, blobs)
 
 
 def blank(data: bytes, stones: Stones, outcomes: Mapping[int, str]) -> bytes | None:

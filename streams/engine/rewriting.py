@@ -54,6 +54,16 @@ def rewrite(archive: Archive, partition: int, stones: Stones, archived_to: int) 
     return Rewritten(len(found), records, states)
 
 
+def blobs_named(archive: Archive, partition: int, stones: Stones) -> set[bytes]:
+    """Digests of the blobs that erased runs have ever named. `rewrite` takes the names away, so
+    this comes before it. Blocks. Raises as `rewrite`.
+    """
+    found: set[bytes] = set()
+    for manifest in archive.manifests(partition):
+        found |= look(archive.data(manifest), stones).blobs
+    return found
+
+
 def tidy(archive: Archive, partition: int) -> int:
     """Removes segments that were replaced and are still there. How many. Raises as `rewrite`."""
     left = archive.replaced(partition)

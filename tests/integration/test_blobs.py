@@ -6,6 +6,7 @@ import hashlib
 import json
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -31,6 +32,7 @@ from dalsegno.ops.embedded.s3 import EmbeddedS3
 from dalsegno.ops.kafka.writer import Writer
 from dalsegno.schemas import values
 from dalsegno.schemas.control import Policy, PolicySet
+from dalsegno.schemas.partitioner import partition_for
 from dalsegno.storage.archive.objects import ObjectStat
 from dalsegno.storage.archive.s3 import S3Objects
 
@@ -85,6 +87,9 @@ class Stand:
     def stored(self) -> list[ObjectStat]:
         return list(self.objects().list(f"{self.lab.prefix}/blobs/"))
 
+    def youngest_ms(self) -> int:
+        return time.time_ns() // 1_000_000 - max(each.at_ms for each in self.stored())
+
     def until(self, run_id: str, step: str, state: StepState) -> RunView:
         def look() -> RunView | None:
             view = self.client.query(run_id, timeout="60s")
@@ -112,7 +117,7 @@ def stand(
     lab.create_topics()
     with EmbeddedS3() as s3:
         where = environment(s3) | {
-            "DALSEGNO_ARCHIVE_INTERVAL_MS": "600000",
+            "DALSEGNO_ARCHIVE_INTERVAL_MS": "1000",
             "DALSEGNO_BLOB_GRACE_MS": str(GRACE_MS),
             "DALSEGNO_BLOB_SWEEP_INTERVAL_MS": "500",
         }
@@ -181,6 +186,34 @@ def test_a_bit_that_flips_in_the_bucket_fails_the_step_that_reads_it_and_says_so
     failed = stand.until(run_id, "seal", StepState.ESCALATED).step("seal")
     assert "blob_corrupt" in failed.reason + failed.detail
     assert "is damaged" in failed.detail
+
+
+def test_an_erased_run_takes_its_document_with_it_and_leaves_what_others_hold(
+    stand: Stand,
+) -> None:
+    first, *more = (f"run-{n}" for n in range(40))
+    second = next(each for each in more if same_partition(each, first))
+    for run_id, lines in ((first, 20_000), (second, 20_000)):
+        stand.client.start(reports, {"lines": lines}, run_id=run_id)
+        stand.until(run_id, "seal", StepState.MISSING_INFO)
+    alone = stand.client.start(reports, {"lines": 15_000})
+    stand.until(alone, "seal", StepState.MISSING_INFO)
+    assert len(stand.stored()) == 2, "the same document of two runs of a partition is one"
+    wait_for("both are older than a grace", lambda: stand.youngest_ms() > GRACE_MS)
+    for run_id, removed, left in ((first, 0, 2), (alone, 1, 1)):
+        asked = run_command(
+            "erase", run_id, "--reason", "asked", "--yes", "--json", "--wait-s", "180"
+        )
+        receipt = json.loads(asked.stdout)
+        assert receipt["confirmed"], asked.stderr
+        assert {store: count for store, count, _ in receipt["removed"]}["blobs"] == removed
+        assert len(stand.stored()) == left
+    stand.client.supply(second, {"go": True}, origin="test", timeout="60s")
+    assert stand.client.wait(second, "120s").state is RunState.SUCCEEDED
+
+
+def same_partition(one: str, other: str) -> bool:
+    return partition_for(one, PARTITIONS) == partition_for(other, PARTITIONS)
 
 
 def test_a_step_waits_for_a_store_that_is_away(stand: Stand) -> None:

@@ -9,8 +9,11 @@ import msgspec
 import pytest
 from tests.property.troubled_log import TroubledLog
 
+from dalsegno.schemas import values
+from dalsegno.schemas.blob import Blob
 from dalsegno.schemas.codec import decode, encode
 from dalsegno.schemas.control import ArchiveConfirmed, ClockTick, ErasureRequested
+from dalsegno.schemas.events import StepCompleted
 from dalsegno.schemas.outputs import Outcome, Transition
 from dalsegno.storage.archive.archive import Archive
 from dalsegno.storage.archive.memory import MemoryObjects
@@ -22,7 +25,7 @@ from dalsegno.streams.core.partition import Partition
 from dalsegno.streams.core.record import Blank, Record
 from dalsegno.streams.engine.archiving import records_of
 from dalsegno.streams.engine.blanking import Stones, blank, look, record_of
-from dalsegno.streams.engine.rewriting import rewrite, tidy
+from dalsegno.streams.engine.rewriting import blobs_named, rewrite, tidy
 
 PARTITION = 0
 END = 1 << 40
@@ -261,6 +264,23 @@ def test_the_state_of_an_erased_run_leaves_and_a_segment_of_nothing_else_goes() 
     assert list(left.run_ids) == ["other"]
     assert len(left.replaces) == 1
     assert archive.run(left, "other") == b"state of other"
+
+
+def test_the_blobs_that_an_erased_run_has_named_are_known_until_it_is_rewritten() -> None:
+    log = TroubledLog(1, 30)
+    log.put(ErasureRequested(run_id="gone", erasure_id="e", reason="r", requested_by="ana"))
+    stones = dict(log.partition.erasures)
+    blobs = [Blob.of(name) for name in (b"first", b"second", b"of another run")]
+    archive = Archive(MemoryObjects(), "p")
+    for place, (run_id, blob) in enumerate(zip(("gone", "gone", "other"), blobs, strict=True)):
+        ops = values.pack([["set", ["f"], {"deep": [blob]}]])
+        event = StepCompleted(run_id=run_id, step="s", epoch=1, ops=ops)
+        writer = SegmentWriter(PARTITION, 4)
+        add(writer, Kind.EVENTS, [Kept(place, 5, run_id.encode(), encode(event))])
+        archive.put(writer.finish(place + 1))
+    assert blobs_named(archive, PARTITION, stones) == {blobs[0].digest, blobs[1].digest}
+    rewrite(archive, PARTITION, stones, END)
+    assert blobs_named(archive, PARTITION, stones) == set()
 
 
 def test_what_replaced_segments_are_still_there_is_removed() -> None:
