@@ -52,7 +52,9 @@ def pack_records(records: Sequence[Kept]) -> bytes:
 
 
 def unpack_records(payload: bytes, count: int, first: int, last: int) -> tuple[Kept, ...]:
-    """Exactly these records. Raises `RecordsCorrupt`."""
+    """Exactly these records; the first may stand behind `first`, where there was none. Raises
+    `RecordsCorrupt`.
+    """
     try:
         found = _unpack(payload)
     except msgspec.MsgspecError as error:
@@ -63,7 +65,7 @@ def unpack_records(payload: bytes, count: int, first: int, last: int) -> tuple[K
     offsets = [each.offset for each in records]
     if sorted(set(offsets)) != offsets:
         raise RecordsCorrupt("its offsets do not grow")
-    if records and (offsets[0] != first or offsets[-1] != last):
+    if records and (offsets[0] < first or offsets[-1] != last):
         detail = f"offsets {offsets[0]} to {offsets[-1]}, {first} to {last} are expected"
         raise RecordsCorrupt(detail)
     return records

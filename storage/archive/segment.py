@@ -70,7 +70,8 @@ class SegmentCorrupt(Exception):  # noqa: N818 - what it is
 class Entry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
     """One payload. `name` is the run's id, empty for records of many runs.
 
-    `first_offset`, `last_offset`: of the records; of a run, both are the position of the fold
+    `first_offset`, `last_offset`: of the records, where the first may be of an offset without one,
+    behind what is archived already; of a run, both are the position of the fold
     up to which its state is complete. `count`: records, or parts.
     """
 

@@ -81,8 +81,9 @@ class Segmenter:
                 "a retention limit or a deletion overtook the archive",
             )
         writer = SegmentWriter(number, self._partitions)
-        found = reader.read(topics.events, number, max(low, wanted.first), wanted.end)
-        events = Blocks(writer, Kind.EVENTS)
+        begin = max(low, wanted.first)
+        found = reader.read(topics.events, number, begin, wanted.end)
+        events = Blocks(writer, Kind.EVENTS, begin)
         room = self._settings.archive.segment_bytes
         for message in found:
             events.add(_kept(raw_event(message, self._lenient)))
@@ -91,9 +92,9 @@ class Segmenter:
         events.close()
         if not events.count:
             return None
-        begin = self._transitions_from(reader, number, wanted.first)
+        told = self._transitions_from(reader, number, wanted.first)
         passed = self._add_transitions(
-            writer, reader, number, begin, (wanted.first, events.last_offset)
+            writer, reader, number, told, (wanted.first, events.last_offset)
         )
         return writer.finish(events.last_ms, passed)
 
@@ -147,11 +148,14 @@ class Segmenter:
 
 
 class Blocks:
-    """Gathers records into entries of some megabytes each."""
+    """Gathers records into entries of some megabytes each. `begin`: the first offset that the first
+    entry speaks of. Not every offset has a record: transactions end with one that nobody reads.
+    """
 
-    def __init__(self, writer: SegmentWriter, kind: Kind) -> None:
+    def __init__(self, writer: SegmentWriter, kind: Kind, begin: int | None = None) -> None:
         self._writer = writer
         self._kind = kind
+        self._begin = begin
         self._records: list[Kept] = []
         self._bytes = 0
         self.bytes_seen = 0
@@ -176,9 +180,11 @@ class Blocks:
         """What is left becomes an entry."""
         records, self._records, self._bytes = self._records, [], 0
         if records:
+            first = records[0].offset if self._begin is None else self._begin
+            self._begin = None
             self._writer.add(
                 self._kind, "", pack_records(records),
-                first=records[0].offset, last=records[-1].offset, count=len(records),
+                first=first, last=records[-1].offset, count=len(records),
             )  # fmt: skip
 
 

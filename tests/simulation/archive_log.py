@@ -7,6 +7,29 @@ from typing import Any
 
 import msgspec
 
+from dalsegno.client import Flow
+from dalsegno.schemas.control import ClockTick
+from dalsegno.schemas.events import RunEvent, RunStarted, StepCompleted, StepStarted
+from dalsegno.schemas.outputs import Transition
+from dalsegno.schemas.values import pack
+
+ROOM = ClockTick(partition=0, number=-1)
+"""Takes a place in the log and changes nothing: a tick that is never fresh."""
+_STEPS = 4
+
+
+def observed_events(run_id: str) -> Iterator[RunEvent]:
+    """A run that services drive by themselves: between two steps nothing of it is in flight."""
+    flow = Flow("watch", ttl="20h")
+    for number in range(_STEPS):
+        flow.observed(name=f"s{number}", reads=["amount"], writes=[f"out{number}"], timeout="10h")
+    context = pack({"amount": 7, "text": "x" * 200})
+    yield RunStarted(run_id=run_id, flow="watch", flow_version=1, plan=flow.plan(), context=context)
+    for number in range(_STEPS):
+        step = {"run_id": run_id, "step": f"s{number}", "epoch": 0, "attempt": 1}
+        yield StepStarted(**step)
+        yield StepCompleted(**step, ops=pack([["set", [f"out{number}"], f"{run_id}/{number}"]]))
+
 
 class Message(msgspec.Struct, frozen=True):
     """A record in the shape of librdkafka's."""
@@ -17,6 +40,8 @@ class Message(msgspec.Struct, frozen=True):
     value_bytes: bytes
     header_list: list[tuple[str, bytes]]
     event: Any = None
+    marker: bool = False
+    """The end of somebody's transaction: it has an offset, and nobody is given it."""
 
     def offset(self) -> int:
         return self.at
@@ -56,6 +81,10 @@ class Topic:
         self.messages.append(Message(self.end, at_ms, key, value, headers or [], event))
         return self.end - 1
 
+    def mark(self, at_ms: int) -> None:
+        """A transaction of somebody's ends here."""
+        self.messages.append(Message(self.end, at_ms, b"", b"", [], marker=True))
+
 
 class Reader:
     """What `LogReader` gives, of the topics of one world."""
@@ -73,7 +102,18 @@ class Reader:
         found = self._topics[topic]
         first = found.low if start is None else start
         assert first >= found.low, f"{topic}: {first} is asked for, {found.low} is the first"
-        yield from found.messages[first : found.end if end is None else end]
+        last = found.end if end is None else end
+        yield from (each for each in found.messages[first:last] if not each.marker)
 
     def close(self) -> None:
         """Nothing is held."""
+
+
+Trails = dict[str, list[tuple[Any, ...]]]
+
+
+def remember(trails: Trails, found: Transition) -> None:
+    """What became of a run, in order, but not that it left and came back."""
+    if found.cause != "RunRestored":
+        what = found.cause, found.outcome, found.reason, found.run_version_after, found.diff
+        trails.setdefault(found.run_id, []).append(what)
