@@ -12,6 +12,15 @@ def version_of(folded: Iterator[Folded], run_id: str, run_version: int) -> Versi
     `folded` must note versions (`fold_records(..., versions=True)`).
     """
     found: VersionView | None = None
+    for view in versions_of(folded, run_id, run_version):
+        found = view
+    return found
+
+
+def versions_of(
+    folded: Iterator[Folded], run_id: str, run_version: int | None = None
+) -> Iterator[VersionView]:
+    """All versions of the runs of this id, in order; with `run_version`, those of this number."""
     facts: Facts | None = None
     flow = "", 0
     for each in folded:
@@ -25,10 +34,9 @@ def version_of(folded: Iterator[Folded], run_id: str, run_version: int) -> Versi
             else:
                 assert facts is not None, "the first version came before"
                 facts.follow(made)
-            if made.number == run_version:
-                found = view_past(facts.past, _whose(made, flow))
-    return found
+            if run_version in {None, made.number}:
+                yield view_past(facts.past, _whose(made, flow))
 
 
 def _whose(made: Made, flow: tuple[str, int]) -> Whose:
-    return Whose(made.run_id, *flow, made.entry, made.number)
+    return Whose(made.run_id, made.began_ms, *flow, made.entry, made.number)

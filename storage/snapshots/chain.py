@@ -43,6 +43,7 @@ class About(msgspec.Struct, frozen=True, gc=False):
     at_ms: int
     dependencies: tuple[str, ...] = ()
     versions: tuple[Version, ...] = ()
+    began_ms: int = 0
 
 
 class Stage(msgspec.Struct, frozen=True, gc=False):
@@ -220,6 +221,7 @@ class ChainWriter:
             stored_bytes=0,
             previous=tail.digest if tail is not None else b"",
             versions=versions,
+            began_ms=about.began_ms,
         )
         data, link = write_link(header, payload, frame)
         self._tail = after(tail, link, payload, settled)
@@ -280,14 +282,18 @@ def prune(run_id: str, links: Sequence[bytes], keep: int) -> list[bytes]:
     return kept
 
 
-def readable(run_id: str, links: Sequence[bytes]) -> tuple[list[int], list[SnapshotCorrupt]]:
-    """Places of the links that can be restored, and what is wrong with the others."""
+def readable(
+    run_id: str, links: Sequence[bytes], began_ms: int
+) -> tuple[list[int], list[SnapshotCorrupt]]:
+    """Places of the links that can be restored and are of the run that began then, not of an
+    earlier one of the same id; and what is wrong with those that cannot.
+    """
     places: list[int] = []
     faults: list[SnapshotCorrupt] = []
     for found in walk(run_id, links):
         if isinstance(found, SnapshotCorrupt):
             faults.append(found)
-        else:
+        elif found.link.header.began_ms == began_ms:
             places.append(found.place)
     return places, faults
 
@@ -312,6 +318,7 @@ def _about(header: Header) -> About:
         header.at_ms,
         header.dependencies,
         header.versions,
+        header.began_ms,
     )
 
 

@@ -8,7 +8,7 @@ a new base instead.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Final
 
 import msgspec
@@ -32,9 +32,10 @@ class NotThere(Exception):  # noqa: N818 - what it is
 
 class Chain(msgspec.Struct):
     """A run's chain as far as it is known in memory: where it goes on, and the versions that its
-    links end with. `weight`: bytes, when that was last asked.
+    links end with. `began_ms`: the run's start. `weight`: bytes, when that was last asked.
     """
 
+    began_ms: int
     writer: ChainWriter
     versions: list[int]
     weight: int = 0
@@ -55,17 +56,19 @@ class Extended(msgspec.Struct, frozen=True):
 
 
 def opened(
-    run_id: str, links: Mapping[int, bytes]
+    run_id: str, began_ms: int, links: Mapping[int, bytes]
 ) -> tuple[Chain, dict[int, bytes | None], tuple[SnapshotCorrupt, ...]]:
-    """A stored chain, the links of it that cannot be read and go, and what is wrong with them."""
+    """A stored chain, the links that cannot be read or are of an earlier run and go, and what is
+    wrong with them.
+    """
     versions, data = list(links), list(links.values())
-    places, faults = readable(run_id, data)
+    places, faults = readable(run_id, data, began_ms)
     kept = set(places)
     gone: dict[int, bytes | None] = {
         version: None for place, version in enumerate(versions) if place not in kept
     }
     writer = ChainWriter.resume(run_id, [data[place] for place in places])
-    return Chain(writer, [versions[place] for place in places]), gone, tuple(faults)
+    return Chain(began_ms, writer, [versions[place] for place in places]), gone, tuple(faults)
 
 
 class Extending:
@@ -89,6 +92,8 @@ class Extending:
         behind: int | None = None
         if not new:
             return Extended(chain, writer, {})
+        if any(later.number != each.number + 1 for each, later in pairwise(new)):
+            raise ValueError(f"run {self._run_id!a}: versions are missing among those noted")
         if newest is None and new[0].first is not None:
             first = new.pop(0)
             links[first.number] = self._first(writer, first)
@@ -149,24 +154,27 @@ class Extending:
         """With the oldest links left out when there are too many."""
         versions, changes = [*chain.versions, *links], dict[int, bytes | None](links)
         if len(versions) <= 2 * self._keep or len(every) < len(versions):
-            return Extended(Chain(chain.writer, versions), chain.writer, changes, (), behind)
-        kept, faults = retained(self._run_id, every, self._keep)
+            return Extended(
+                Chain(chain.began_ms, chain.writer, versions), chain.writer, changes, (), behind
+            )
+        kept, faults = retained(self._run_id, chain.began_ms, every, self._keep)
         changes = {
             version: kept.get(version)
             for version in every
             if kept.get(version) != every[version] or version in links
         }
-        resumed = Chain(ChainWriter.resume(self._run_id, list(kept.values())), list(kept))
+        writer = ChainWriter.resume(self._run_id, list(kept.values()))
+        resumed = Chain(chain.began_ms, writer, list(kept))
         pruned = len(every) - len(kept)
         return Extended(resumed, chain.writer, changes, faults, behind, pruned)
 
 
 def retained(
-    run_id: str, links: Mapping[int, bytes], keep: int
+    run_id: str, began_ms: int, links: Mapping[int, bytes], keep: int
 ) -> tuple[dict[int, bytes], tuple[SnapshotCorrupt, ...]]:
     """The newest `keep` links by version, the first of them made a base; what was damaged."""
     versions, data = list(links), list(links.values())
-    places, faults = readable(run_id, data)
+    places, faults = readable(run_id, data, began_ms)
     whole = [data[place] for place in places]
     kept = prune(run_id, whole, keep)
     return dict(zip([versions[place] for place in places][-len(kept) :], kept, strict=True)), tuple(
@@ -204,4 +212,5 @@ def _about(made: Made, version: Version) -> About:
         made.at_ms,
         tuple(sorted(dependencies)),
         (version,),
+        made.began_ms,
     )

@@ -67,6 +67,7 @@ class Header(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     one; equal when it is stored as it is. `previous`: digest of the link before, empty for a base.
     `by_dictionary`: the payload is compressed by what the chain's payloads end with. `versions`:
     those that the link holds, the last of them `run_version`; only a delta holds more than one.
+    `began_ms`: when the run started, since an id may be used again.
     """
 
     kind: LinkKind
@@ -84,6 +85,7 @@ class Header(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     previous: bytes
     by_dictionary: bool = False
     versions: tuple[Version, ...] = ()
+    began_ms: int = 0
 
 
 class Link(msgspec.Struct, frozen=True, gc=False):

@@ -25,7 +25,7 @@ from dalsegno.storage.snapshots.store import ChainStore
 from dalsegno.streams.core.context import ContextError
 from dalsegno.streams.core.run_table import FINAL_RUNS
 from dalsegno.streams.core.state_codec import KIND_RUN, StateCorrupt, read_prefix
-from dalsegno.streams.core.versions import Facts, Made, Past
+from dalsegno.streams.core.versions import Facts, Made, Past, Whose
 from dalsegno.streams.core.warm import PackedRun
 
 PENDING_BYTES_MAX: Final = 8 << 20
@@ -78,7 +78,6 @@ class Recorder:
         self._clock = clock
         self._pending: dict[str, list[Made]] = {}
         self._due: dict[str, None] = {}
-        self._new: set[str] = set()
         self._ends: OrderedDict[str, Chain] = OrderedDict()
         self._ends_bytes = 0
         self._bytes = 0
@@ -97,10 +96,10 @@ class Recorder:
             if each.state in FINAL_RUNS:
                 self.forget(run_id)  # its chain has gone with it
                 continue
-            if each.number == 1:
-                # A new run, perhaps in the place of one that is gone.
-                self.forget(run_id)
-                self._new.add(run_id)
+            waiting = self._pending.get(run_id, [])
+            if waiting and not _follows(waiting[-1], each):
+                self._told.given_up += len(waiting)
+                self._done(run_id)
             waiting = self._pending.setdefault(run_id, [])
             before = waiting[-1].offset if waiting else self._end_of(run_id)
             if before >= 0:
@@ -148,7 +147,6 @@ class Recorder:
         the store's to remove.
         """
         self._done(run_id)
-        self._new.discard(run_id)
         self._drop_end(run_id)
 
     def _done(self, run_id: str) -> None:
@@ -211,20 +209,24 @@ class Recorder:
         waiting = self._pending[run_id]
         links: dict[int, bytes] = {}
         faults: tuple[SnapshotCorrupt, ...] = ()
+        began_ms = waiting[0].began_ms
         chain = self._ends.get(run_id)
-        newest = None if chain is None else chain.writer.newest
-        gap = newest is not None and waiting[0].number > newest[0] + 1
-        full = chain is not None and len(chain.versions) + 2 > 2 * self._keep
-        if chain is None or gap or full:
+        if chain is None or self._to_be_read(chain, waiting[0]):
             links = self._chains.links(run_id)
-            if run_id in self._new:
-                changes.update(((run_id, version), None) for version in links)
-                links = {}
-            chain, gone, faults = opened(run_id, links)
+            chain, gone, faults = opened(run_id, began_ms, links)
             changes.update(((run_id, version), None) for version in gone)
             links = {version: link for version, link in links.items() if version not in gone}
         found = Extending(run_id, packed, self._keep).extend(chain, links, waiting)
         return msgspec.structs.replace(found, faults=(*faults, *found.faults))
+
+    def _to_be_read(self, chain: Chain, first: Made) -> bool:
+        """Whether its links are needed: it is another run's, behind, or about to be too long."""
+        newest = chain.writer.newest
+        return (
+            chain.began_ms != first.began_ms
+            or (newest is not None and first.number > newest[0] + 1)
+            or len(chain.versions) + 2 > 2 * self._keep
+        )
 
     def _settle(self, extended: dict[str, Extended], began: float) -> None:
         told = self._told
@@ -232,7 +234,6 @@ class Recorder:
         count = 0
         for run_id, found in extended.items():
             self._done(run_id)
-            self._new.discard(run_id)
             self._keep_end(run_id, found.chain)
             writer = found.writer
             for kind, size in writer.written:
@@ -268,43 +269,57 @@ class Recorder:
         """What waits of a run."""
         return list(self._pending.get(run_id, ()))
 
-    def look(self, run_id: str, run_version: int, later: Sequence[Made]) -> Found:
+    def look(self, whose: Whose, run_version: int, later: Sequence[Made]) -> Found:
         """A run at one of its versions, from its chain and what was noted `later`. Blocks.
 
         Raises `StoreLostError`.
         """
-        return look(run_id, run_version, self._chains.links(run_id), later)
+        found = look(whose, run_version, self._chains.links(whose.run_id), later)
+        if found.faults:
+            # Perhaps it was pruned while it was read.
+            found = look(whose, run_version, self._chains.links(whose.run_id), later)
+        return found
 
 
-def look(run_id: str, run_version: int, links: dict[int, bytes], later: Sequence[Made]) -> Found:
+def _follows(before: Made, made: Made) -> bool:
+    return made.began_ms == before.began_ms and made.number == before.number + 1
+
+
+def look(whose: Whose, run_version: int, links: dict[int, bytes], later: Sequence[Made]) -> Found:
     """A run at one of its versions."""
-    facts: Facts | None = None
-    faults: tuple[SnapshotCorrupt, ...] = ()
+    later = [each for each in later if each.began_ms == whose.began_ms]
     if later and later[0].first is not None:
-        facts, later = Facts.begin(later[0], "memory"), later[1:]
-    elif links and next(iter(links)) <= run_version:
-        try:
-            found = restore(run_id, list(links.values()), run_version=run_version)
-        except SnapshotCorrupt as fault:
-            return Found(None, (fault,))
-        faults, version = found.faults, found.version
-        if version is None:
-            return Found(None, faults)
-        past = Past(
-            version.number,
-            RunState(version.state),
-            version.flags,
-            version.at_ms,
-            found.header.plan_digest,
-            found.settled,
-            found.context,
-            "chain",
-        )
-        if version.number == run_version:
-            return Found(past, faults)
-        facts = Facts(past)
-    if facts is None:
+        return _followed(Facts.begin(later[0], "memory"), run_version, later[1:])
+    if not links or next(iter(links)) > run_version:
         return Found(None)
+    try:
+        found = restore(whose.run_id, list(links.values()), run_version=run_version)
+    except SnapshotCorrupt as fault:
+        return Found(None, (fault,))
+    version = found.version
+    if version is None or found.header.began_ms != whose.began_ms:
+        return Found(None, found.faults)
+    past = Past(
+        version.number,
+        RunState(version.state),
+        version.flags,
+        version.at_ms,
+        found.header.plan_digest,
+        found.settled,
+        found.context,
+        "chain",
+    )
+    if version.number == run_version:
+        return Found(past, found.faults)
+    return _followed(Facts(past), run_version, later, found.faults)
+
+
+def _followed(
+    facts: Facts,
+    run_version: int,
+    later: Sequence[Made],
+    faults: tuple[SnapshotCorrupt, ...] = (),
+) -> Found:
     for made in later:
         if facts.number < made.number <= run_version:
             if made.number != facts.number + 1:

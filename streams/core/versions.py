@@ -41,12 +41,14 @@ _UNBOUNDED: Final = Policy(context_bytes_max=_BYTES_MAX, inline_bytes_max=_BYTES
 class Made(msgspec.Struct, frozen=True, gc=False):
     """One version. Contexts and operations are without secrets (`context_masking`).
 
+    `began_ms`: log time of the run's start: an id may be used again once its run is forgotten.
     `step`: the one that it settled, if any. `settled`: place and code of each step whose standing
     changed. `operations` lead from the context before to the one after; `first` is the context of a
     new run. `context_bytes`: packed size of the context after it.
     """
 
     run_id: str
+    began_ms: int
     number: int
     state: RunState
     flags: tuple[str, ...]
@@ -97,9 +99,10 @@ class VersionView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Whose(msgspec.Struct, frozen=True, gc=False):
-    """A live run, and its plan. `newest`: its run version."""
+    """A live run, and its plan. `began_ms`: its start; `newest`: its run version."""
 
     run_id: str
+    began_ms: int
     flow: str
     flow_version: int
     entry: PlanEntry
@@ -148,7 +151,9 @@ class Versions:
         if not isinstance(held, Run):
             return None
         head = held.head
-        return Whose(run_id, head.flow, head.flow_version, held.entry, head.run_version)
+        return Whose(
+            run_id, head.started_ms, head.flow, head.flow_version, held.entry, head.run_version
+        )
 
     def note(self, draft: Draft) -> None:
         """A unit that makes a version is about to be adopted."""
@@ -175,6 +180,7 @@ def _made(draft: Draft) -> Made:
     )
     return Made(
         run.id,
+        head.started_ms,
         head.run_version,
         head.state,
         head.flags,

@@ -19,6 +19,7 @@ from typing import Final
 
 import structlog
 
+from dalsegno.storage.snapshots import recorder
 from dalsegno.storage.snapshots.errors import SnapshotCorrupt
 from dalsegno.storage.snapshots.pace import Pace
 from dalsegno.storage.snapshots.recorder import Recorder
@@ -66,9 +67,19 @@ class Snapshots:
         """Whether links are to be written."""
         return self._recorder.due
 
+    @property
+    def weight(self) -> int:
+        """Bytes of the versions that no store has yet, more or less."""
+        return sum(each.weight for each in (*self._taken, *self._committed, *self._captured))
+
     def captured(self) -> None:
         """A checkpoint is captured."""
         self._captured += self._versions.drain()
+        if self.weight > recorder.PENDING_BYTES_MAX:
+            # The store has taken nothing for long: chains will go on behind a gap.
+            for made in (self._taken, self._committed, self._captured):
+                self._metrics.count(catalogue.SNAPSHOT_GIVEN_UP, len(made))
+                made.clear()
 
     def committed(self) -> None:
         """It is in the changelog."""
@@ -141,7 +152,7 @@ class Snapshots:
         later += [each for each in waiting if each.run_id == run_id]
         later += self._versions.of(run_id)
         loop = asyncio.get_running_loop()
-        found = await loop.run_in_executor(readers, self._recorder.look, run_id, run_version, later)
+        found = await loop.run_in_executor(readers, self._recorder.look, whose, run_version, later)
         self._corrupt(list(found.faults))
         return None if found.past is None else view_past(found.past, whose)
 

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.integration.engine.harness import Lab, wait_for
+from tests.integration.engine.harness import EngineProcess, Lab, wait_for
 from tests.integration.test_warm import caught_up, metric
 
 from dalsegno.client import Client, VersionNotKept
 from dalsegno.ops.folding import fold_records
 from dalsegno.ops.kafka.reader import Reader
-from dalsegno.ops.versions import version_of
+from dalsegno.ops.versions import versions_of
 from dalsegno.ops.whole_log import whole_log
 from dalsegno.schemas.events import RunEvent, RunStarted, StepCompleted, StepStarted
 from dalsegno.schemas.partitioner import partition_for
@@ -70,12 +70,13 @@ class Load:
             yield next(self.runs[name])
 
 
-def of_the_log(lab: Lab, run_id: str, version: int) -> object:
+def of_the_log(lab: Lab, run_id: str) -> dict[int, object]:
+    """Every version of the run, from a fold of its partition's log."""
     number = partition_for(run_id, lab.partitions)
     with Reader(lab.settings) as reader:
         raw = whole_log(lab.settings, number, archive=None, chain=[], reader=reader)
         folded = fold_records(lab.settings, raw, number, lab.partitions, versions=True)
-        return jsonable(version_of(folded, run_id, version))
+        return {each.run_version: jsonable(each) for each in versions_of(folded, run_id)}
 
 
 def bare(view: object) -> dict[str, object]:
@@ -91,6 +92,11 @@ def shown_at(lab: Lab, run_id: str, version: int) -> dict[str, object]:
     found = json.loads(done.stdout)
     assert isinstance(found, dict)
     return found
+
+
+def answers(engine: EngineProcess, load: Load, version: int) -> bool:
+    """Every run's newest version, whoever owns it."""
+    return all(engine.get(f"/runs/{name}?version={version}")[0] == 200 for name in load.runs)
 
 
 def test_every_version_is_as_the_fold_made_it_whatever_happened_to_the_engine(
@@ -122,7 +128,9 @@ def test_every_version_is_as_the_fold_made_it_whatever_happened_to_the_engine(
     newest = 1 + sum(ROUNDS)
     kept, asked = {"chain": 0, "memory": 0}, 0
     for run_id in load.rng.sample(sorted(load.runs), 6):
-        for version in range(1, newest + 1):
+        log = of_the_log(lab, run_id)
+        assert list(log) == list(range(1, newest + 1))
+        for version, folded in log.items():
             asked += 1
             status, body = engine.get(f"/runs/{run_id}?version={version}")
             assert isinstance(body, dict)
@@ -130,7 +138,7 @@ def test_every_version_is_as_the_fold_made_it_whatever_happened_to_the_engine(
                 assert body["error"] == "version_not_kept"
                 continue
             view = body["version"]
-            assert bare(view) == bare(of_the_log(lab, run_id, version)), (run_id, version)
+            assert bare(view) == bare(folded), (run_id, version)
             kept[view["source"]] += 1
     assert kept["chain"] > 0
     assert sum(kept.values()) > asked / 4
@@ -145,4 +153,7 @@ def test_every_version_is_as_the_fold_made_it_whatever_happened_to_the_engine(
         with pytest.raises(VersionNotKept, match="its versions are 1 to"):
             client.query(run_id, version=newest + 1)
     assert metric(engine, "dalsegno_snapshot_broken_total") == 0
+    other = lab.engine(fold="core")
+    wait_for("partitions of the other's own", lambda: other.get("/readyz")[0] == 200)
+    wait_for("an answer through the other", lambda: answers(other, load, newest))
     assert engine.term() == 0

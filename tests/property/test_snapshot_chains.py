@@ -13,6 +13,8 @@ from tests.property.test_partition_promises import PartitionMachine
 
 from dalsegno.storage.memory import MemoryTable
 from dalsegno.storage.snapshots import recorder
+from dalsegno.storage.snapshots.chain import readable
+from dalsegno.storage.snapshots.errors import SnapshotCorrupt
 from dalsegno.storage.snapshots.pace import Pace
 from dalsegno.storage.snapshots.recorder import Recorder
 from dalsegno.storage.snapshots.store import LINK
@@ -129,7 +131,7 @@ class Owner:
         if whose is None:
             return None
         later = [*self.recorder.noted(run_id), *self.partition.versions.of(run_id)]
-        found = self.recorder.look(run_id, run_version, later)
+        found = self.recorder.look(whose, run_version, later)
         assert self.corrupted or not found.faults, "nothing was damaged but by us"
         return None if found.past is None else view_past(found.past, whose)
 
@@ -201,7 +203,11 @@ def play(seed: int, *, crashes: float, corruption: float, keep: int) -> tuple[Ow
     for run_id in MANY:
         links = owner.store.chains.links(run_id)
         assert len(links) <= 2 * keep + 1
-        assert not links or owner.partition.versions.whose(run_id), "chains go with their runs"
+        whose = owner.partition.versions.whose(run_id)
+        assert not links or whose, "chains go with their runs"
+        if whose and not owner.corrupted:
+            places, faults = readable(run_id, list(links.values()), whose.began_ms)
+            assert (len(places), faults) == (len(links), []), "every link that is kept restores"
     return owner, known, unknown
 
 
@@ -236,3 +242,44 @@ def test_pruned_damaged_and_interrupted_chains_never_say_another_thing(seed: int
     assert known > 0
     assert unknown > 0
     assert min(owner.corrupted, owner.crashes) > 0
+
+
+def kept_as_they_are(_run_id: str, links: list[bytes], keep: int) -> list[bytes]:
+    return links[-keep:]
+
+
+BUGS = {
+    "steps are never settled": ("dalsegno.storage.snapshots.walk.move", lambda _was, _moved: None),
+    "a version is the whole link": (
+        "dalsegno.storage.snapshots.walk.first_of",
+        lambda operations, _count: operations,
+    ),
+    "chains stay behind": ("dalsegno.storage.warm_merge._is_live", lambda _prefix: True),
+    "a base goes that is needed": (
+        "dalsegno.storage.snapshots.extending.prune",
+        kept_as_they_are,
+    ),
+    "merge rules are forgotten": (
+        "dalsegno.streams.core.context_change.ContextChange.operations",
+        lambda change: change.source,
+    ),
+    "what the store says is settled is not asked": (
+        "dalsegno.storage.snapshots.extending.standing",
+        lambda _rows: {},
+    ),
+    "a gap is not seen": (
+        "dalsegno.storage.snapshots.recorder.Recorder._to_be_read",
+        lambda _recorder, _chain, _first: False,
+    ),
+}
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_deliberate_bug_is_found(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(*BUGS[bug])
+    for seed in range(6):
+        try:
+            play(seed, crashes=0.01 * (seed % 2), corruption=0, keep=1 + seed)
+        except (AssertionError, SnapshotCorrupt):
+            return
+    raise AssertionError(f"not found: {bug}")

@@ -13,8 +13,11 @@ from tests.unit.engine.test_warm_tier import Bench, Disk, make_tier
 
 from dalsegno.schemas.events import InformationSupplied, RunCancelled, RunEvent, RunStarted
 from dalsegno.schemas.plan import Plan, StepPlan
+from dalsegno.storage.snapshots import recorder
 from dalsegno.storage.snapshots.link import read_link
+from dalsegno.storage.snapshots.pace import Pace
 from dalsegno.storage.snapshots.store import LINK
+from dalsegno.streams.core.partition import Partition
 from dalsegno.streams.core.record import Record
 from dalsegno.streams.core.versions import VersionView
 from dalsegno.streams.engine import metrics_snapshots
@@ -36,6 +39,12 @@ def tier(tmp_path: Path, disk: Disk) -> Iterator[WarmTier]:
     made = make_tier(tmp_path, disk)
     yield made
     made.close()
+
+
+@pytest.fixture(autouse=True)
+def a_cadence_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever this machine takes for a link: `every` stays as a test has set it."""
+    monkeypatch.setattr(Pace, "tick", lambda _self, _now_s, _pending: False)
 
 
 class Chained(Bench):
@@ -117,7 +126,7 @@ async def test_no_secret_is_in_a_link(tier: WarmTier, disk: Disk) -> None:
         bench.start() if not bench.offset else bench.supply(1)
         bench.checkpoint()
         await bench.until(lambda: not bench.warm.unsaved)
-    await bench.until(lambda: len(bench.links()) == 4)
+    await bench.until(lambda: any(key[-1] == 4 for key, _ in bench.links()))
     dictionary = b""
     for _, data in bench.links():
         payload = read_link("r", data).payload(dictionary)
@@ -215,6 +224,74 @@ async def test_a_damaged_link_is_counted_and_the_one_before_is_used(
     assert await last.at(5) is None
     assert counted(tier, corrupt) > 1
     await last.warm.close()
+
+
+def restarted(run_id: str, at_ms: int, partition: Partition) -> dict[bytes, bytes | None]:
+    """What a changelog says of an id that was forgotten and used again."""
+    context = pack({"n": 700, "pin": MARKER, "log": [], "note": b""})
+    event = RunStarted(run_id=run_id, flow="f", flow_version=3, plan=PLAN, context=context)
+    fresh = Partition(partition.number)
+    fresh.apply(Record(0, at_ms, b"", b"", event))
+    return {key: value for key, value in fresh.parts().items() if key[:1] in b"rcs" and key[:1]}
+
+
+async def test_another_run_of_the_same_id_has_a_history_of_its_own(
+    tier: WarmTier, disk: Disk
+) -> None:
+    bench = Chained(tier, disk)
+    assert bench.warm.snapshots is not None
+    bench.warm.snapshots.pace.every = 2
+    bench.start()
+    bench.supply(3)
+    bench.checkpoint()
+    await bench.until(lambda: len(bench.links()) == 2)
+    await bench.warm.close()
+    # The changelog's tail, read back at once: the store never heard that the first run went.
+    store = tier.open(0)
+    store.put(restarted("r", 1_700_000_900_000, bench.partition))
+    tier.close_store(0, store)
+    again = Chained(tier, disk)
+    again.offset = bench.offset
+    assert len(again.links()) == 2
+    newest = await again.at(1)
+    assert newest is None, "the chain is of the first run"
+    assert again.warm.snapshots is not None
+    again.warm.snapshots.pace.every = 1
+    again.supply(1)
+    again.checkpoint()
+    await again.until(lambda: {key[-1] for key, _ in again.links()} == {2})
+    view = await again.at(2)
+    assert view is not None
+    assert msgspec.msgpack.decode(view.context)["log"] == [again.offset - 1]
+    await again.warm.close()
+
+
+async def test_what_cannot_be_stored_is_bounded_and_the_chain_goes_on_behind_it(
+    tier: WarmTier, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder, "PENDING_BYTES_MAX", 30_000)
+    bench = Chained(tier, disk)
+    assert bench.warm.snapshots is not None
+    bench.warm.snapshots.pace.every = 1
+    bench.start()
+    bench.checkpoint()
+    await bench.until(lambda: len(bench.links()) == 1)
+    bench.table.full = 1_000_000
+    for _ in range(60):
+        bench.supply(2)
+        bench.checkpoint()
+    assert bench.warm.snapshots.weight <= 31_000
+    bench.table.full = 0
+    await bench.until(lambda: not bench.warm.unsaved)
+    given_up = metrics_snapshots.SNAPSHOT_GIVEN_UP.name
+    bench.supply(1)
+    bench.checkpoint()
+    await bench.until(lambda: any(key[-1] == 122 for key, _ in bench.links()))
+    view = await bench.at(122)
+    assert view is not None
+    assert msgspec.msgpack.decode(view.context)["log"] == list(range(1, 122))
+    assert counted(tier, given_up) > 0
+    await bench.warm.close()
 
 
 async def test_without_the_setting_nothing_is_kept(

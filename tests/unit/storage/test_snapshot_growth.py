@@ -62,7 +62,9 @@ def test_what_is_in_every_snapshot_is_stored_once_for_each_base_that_is_kept() -
     assert sum(map(len, links)) < len(BLOB) + 500 * len(links)
     written = chain.recorder.told().bytes
     assert sum(written.values()) < 12 * len(BLOB), "500 whole snapshots would be 500 of them"
-    found = chain.recorder.look("r", 501, []).past
+    whose = chain.partition.versions.whose("r")
+    assert whose is not None
+    found = chain.recorder.look(whose, 501, []).past
     assert found is not None
     assert msgspec.msgpack.decode(found.context) == {"n": 499, "prompt": BLOB}
 
