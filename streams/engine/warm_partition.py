@@ -74,6 +74,7 @@ class WarmPartition:
         self._closing = asyncio.Event()
         self._more = asyncio.Event()
         self._turn_at_s = 0.0
+        self._putting = False
         self.snapshots: Snapshots | None = None
         if tier.settings.snapshots:
             self.snapshots = Snapshots(tier.settings, store, fold.versions, tier.metrics)
@@ -258,6 +259,7 @@ class WarmPartition:
         self._pending_bytes = _size(parts.items())
         if self.snapshots is not None:
             self.snapshots.take()
+        self._putting = True
         try:
             await loop.run_in_executor(self._tier.writers, self._store.put, parts, place)
             if began - self._flushed_at >= self._tier.flush_s:
@@ -267,6 +269,7 @@ class WarmPartition:
             self._pending = {**parts, **self._pending}
             raise
         finally:
+            self._putting = False
             self._pending_bytes = _size(self._pending.items())
         self._tier.metrics.observe(metrics_warm.WARM_WRITE, time.monotonic() - began)
         self._residence.stored(number, self._tier.stamp())
@@ -291,7 +294,7 @@ class WarmPartition:
         """What the fold has removed, and a checkpoint has said, leaves the files of the store too.
         False while not all of it has been put in, or when the store cannot do it now.
         """
-        if self._pending or self._writer is not None or self._closing.is_set():
+        if self._pending or self._putting or self._closing.is_set():
             return False
         loop = asyncio.get_running_loop()
         try:

@@ -97,7 +97,7 @@ class Snapshots:
         """
         taken, self._taken = self._taken, []
         self._recorder.note(taken)
-        for run_id in _left(parts):
+        for run_id in left_in(parts):
             self._recorder.forget(run_id)
         self._recorder.tick(time.monotonic())
 
@@ -157,7 +157,7 @@ class Snapshots:
         return None if found.past is None else view_past(found.past, whose)
 
 
-def _left(parts: Mapping[bytes, bytes | None]) -> list[str]:
+def left_in(parts: Mapping[bytes, bytes | None]) -> list[str]:
     """Runs that ended, were erased, or are at rest elsewhere."""
     return [
         key[1:].decode()

@@ -189,6 +189,19 @@ async def test_an_erased_run_is_forgotten(tier: WarmTier, disk: Disk) -> None:
     await bench.warm.close()
 
 
+async def test_links_that_wait_do_not_hold_an_erasure_up(tier: WarmTier, disk: Disk) -> None:
+    bench = Chained(tier, disk)
+    assert bench.warm.snapshots is not None
+    bench.warm.snapshots.pace.every = 1
+    bench.warm._turn_at_s = float("inf")
+    bench.start()
+    bench.checkpoint()
+    await bench.until(lambda: not bench.warm.unsaved and bench.warm.snapshots.due)  # type: ignore[union-attr]
+    assert await bench.warm.forget()
+    bench.warm._turn_at_s = 0.0
+    await bench.warm.close()
+
+
 async def test_a_damaged_link_is_counted_and_the_one_before_is_used(
     tier: WarmTier, disk: Disk
 ) -> None:

@@ -6,8 +6,17 @@ from random import Random
 
 import msgspec
 import pytest
+from tests.unit.core.shelf import Shelf
 
-from dalsegno.schemas.events import InformationSupplied, RunStarted
+from dalsegno.schemas.control import ControlEvent
+from dalsegno.schemas.events import (
+    FailureType,
+    InformationSupplied,
+    RunEvent,
+    RunStarted,
+    StepFailed,
+    StepStarted,
+)
 from dalsegno.schemas.plan import Plan, StepPlan
 from dalsegno.storage.memory import MemoryTable
 from dalsegno.storage.snapshots.link import LinkKind, read_link
@@ -16,6 +25,7 @@ from dalsegno.storage.snapshots.recorder import Recorder
 from dalsegno.storage.warm import Place, WarmStore
 from dalsegno.streams.core.partition import Partition
 from dalsegno.streams.core.record import Record
+from dalsegno.streams.engine.warm_snapshots import left_in
 
 KEEP = 8
 BLOB = Random(7).randbytes(125 << 10)
@@ -35,11 +45,14 @@ class Chain:
         self.offset = 0
         self.put(RunStarted(run_id="r", flow="f", flow_version=1, plan=PLAN, context=pack(first)))
 
-    def put(self, event: RunStarted | InformationSupplied) -> None:
+    def put(self, event: RunEvent | ControlEvent) -> None:
         self.partition.apply(Record(self.offset, 1_700_000_000_000, b"r", b"", event))
         self.offset += 1
-        self.store.put(dict(self.partition.capture()), Place(self.offset, 0))
+        parts = dict(self.partition.capture())
+        self.store.put(parts, Place(self.offset, 0))
         self.recorder.note(self.partition.versions.drain())
+        for run_id in left_in(parts):
+            self.recorder.forget(run_id)
         self.recorder.write(10.0)
 
     def change(self, *ops: list[object]) -> None:
@@ -83,3 +96,30 @@ def test_a_chain_stays_bounded_however_long_its_run_is(steps: int) -> None:
         largest = max(largest, sum(map(len, chain.links)))
     assert len(chain.links) <= 2 * KEEP
     assert largest < 20_000
+
+
+def test_a_run_that_was_in_the_archive_begins_its_chain_anew() -> None:
+    chain, shelf = Chain({"n": 0}), Shelf()
+    for number in range(3):
+        chain.change(["set", ["n"], number])
+    attempt = {"run_id": "r", "step": "a", "epoch": 1}
+    chain.put(StepStarted(**attempt, worker="w", incarnation=1))
+    chain.put(StepFailed(**attempt, failure_type=FailureType.PERMANENT))
+    residence = chain.partition.residence
+    assert residence is not None
+    residence.stored(residence.captures, 0)
+    assert chain.links
+    event = shelf.choose(chain.partition, "r")
+    assert event is not None
+    chain.put(event)
+    assert chain.links == []
+    chain.put(shelf.bring(chain.partition, "r"))
+    chain.change(["set", ["n"], 7])
+    whose = chain.partition.versions.whose("r")
+    assert whose is not None
+    assert [read_link("r", link).header.kind for link in chain.links] == [LinkKind.BASE]
+    found = chain.recorder.look(whose, whose.newest, [])
+    assert found.faults == ()
+    assert found.past is not None
+    assert msgspec.msgpack.decode(found.past.context) == {"n": 7}
+    assert chain.recorder.look(whose, 2, []).past is None
