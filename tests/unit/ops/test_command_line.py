@@ -25,13 +25,13 @@ from dalsegno.streams.client.producer import Producer
 
 FLOW = """
 from dalsegno.client import Flow
-good = Flow("good", version=1, ttl="10m")
+good = Flow("good", version=1, ttl="2h")
 
 @good.step(reads=[], writes=["x"], timeout="1s")
 def one(ctx):
     return {"x": 1}
 
-bad = Flow("bad", version=1, ttl="10m")
+bad = Flow("bad", version=1, ttl="2h")
 
 @bad.step(timeout="1s")
 def undeclared(ctx):
