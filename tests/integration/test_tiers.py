@@ -14,7 +14,14 @@ from pathlib import Path
 import pytest
 from tests.integration.engine.harness import EngineProcess, Lab, wait_for
 from tests.integration.test_archive import archived_to, environment
-from tests.integration.tiers_lab import RUN_BYTES, Load, caught_up, metric, wrong_in_stores
+from tests.integration.tiers_lab import (
+    RUN_BYTES,
+    Load,
+    caught_up,
+    metric,
+    watched_run,
+    wrong_in_stores,
+)
 
 from dalsegno.ops.archived import chain_of, open_archive, transitions_of
 from dalsegno.ops.embedded.s3 import EmbeddedS3
@@ -76,7 +83,7 @@ def test_every_run_goes_on_with_its_context_though_engines_disks_and_s3_die(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    data, load, where = tmp_path / "data", Load(11, RUNS), environment(s3)
+    data, load, where = tmp_path / "data", Load(11, RUNS, watched_run), environment(s3)
     for name, value in {**lab.environment(), **where}.items():
         monkeypatch.setenv(name, value)
     settings = EngineSettings()
@@ -87,7 +94,7 @@ def test_every_run_goes_on_with_its_context_though_engines_disks_and_s3_die(
         DALSEGNO_MEMORY_BYTES_MAX=str(20 * BUDGET * RUN_BYTES),
         DALSEGNO_WARM_FLUSH_MS="500",
         DALSEGNO_ARCHIVE_SEGMENT_BYTES="262144",
-        **where,
+        **{**where, "DALSEGNO_ARCHIVE_INTERVAL_MS": str(max(500, RUNS // 5))},
     )
     engine.wait_ready()
     lab.send(load.round(PARTS[0]))
@@ -112,7 +119,7 @@ def test_every_run_goes_on_with_its_context_though_engines_disks_and_s3_die(
         "an archive of all",
         lambda: sum(archived_to(settings, number) for number in range(lab.partitions)) >= sent,
         LIMIT_S,
-        1.0,
+        5.0,
     )
     budget_bytes = BUDGET * RUN_BYTES
     wait_for("what fits", lambda: metric(engine, "dalsegno_runs_memory_bytes") <= 2 * budget_bytes)
