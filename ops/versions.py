@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+import msgspec
+
 from dalsegno.ops.folding import Folded
 from dalsegno.streams.core.versions import Facts, Made, VersionView, Whose, view_past
 
@@ -27,15 +29,26 @@ def versions_of(
         for made in each.partition.versions.drain():
             if made.run_id != run_id:
                 continue
-            if made.number == 1:
-                facts = Facts.begin(made, "log")
+            if facts is not None and made.number == facts.number + 1:
+                facts.follow(made)
+            else:
+                facts = _begun(each, made)
                 view = each.partition.run(run_id)
                 flow = (view.flow, view.flow_version) if view is not None else flow
-            else:
-                assert facts is not None, "the first version came before"
-                facts.follow(made)
-            if run_version in {None, made.number}:
+            if facts is not None and run_version in {None, made.number}:
                 yield view_past(facts.past, _whose(made, flow))
+
+
+def _begun(folded: Folded, made: Made) -> Facts | None:
+    """A run at its first version, or as another cluster's archive brought it in; None where the
+    state has gone on in the same record.
+    """
+    if made.first is not None:
+        return Facts.begin(made, "log")
+    now = folded.partition.versions.past(made.run_id)
+    if now is None or now.number != made.number:
+        return None
+    return Facts(msgspec.structs.replace(now, at_ms=made.at_ms, source="log"))
 
 
 def _whose(made: Made, flow: tuple[str, int]) -> Whose:

@@ -145,6 +145,18 @@ class Versions:
         held = self._look(run_id)
         return view_now(held) if isinstance(held, Run) else None
 
+    def past(self, run_id: str) -> Past | None:
+        """The facts of a live run as they are now, to go on from. `at_ms` is 0."""
+        held = self._look(run_id)
+        if not isinstance(held, Run):
+            return None
+        head, plan = held.head, held.entry.plan
+        context = masked_context(held.context, plan.secrets)
+        settled = standing(enumerate(held.rows))
+        return Past(
+            head.run_version, head.state, head.flags, 0, plan.digest, settled, context, "memory"
+        )
+
     def whose(self, run_id: str) -> Whose | None:
         """A live run, for the view of an earlier version."""
         held = self._look(run_id)
