@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 
 import msgspec
@@ -19,6 +20,7 @@ from dalsegno.schemas.events import (
 )
 from dalsegno.schemas.plan import Plan, StepPlan
 from dalsegno.storage.memory import MemoryTable
+from dalsegno.storage.snapshots import store
 from dalsegno.storage.snapshots.link import LinkKind, read_link
 from dalsegno.storage.snapshots.pace import Pace
 from dalsegno.storage.snapshots.recorder import Recorder
@@ -33,11 +35,27 @@ pack = msgspec.msgpack.encode
 PLAN = Plan(steps=(StepPlan(name="a", queue="default", timeout_ms=60_000),))
 
 
+class Interrupted(MemoryTable):
+    """`between`: called once, between two pages of a scan over links."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.between: Callable[[], None] | None = None
+
+    def scan(self, first: bytes, end: bytes, limit: int) -> list[tuple[bytes, bytes]]:
+        found = super().scan(first, end, limit)
+        between, self.between = self.between, None
+        if between is not None:
+            between()
+        return found
+
+
 class Chain:
     """One run that gets facts, each of them a link."""
 
     def __init__(self, first: dict[str, object]) -> None:
-        self.store = WarmStore(MemoryTable(), "cluster/topic/0")
+        self.table = Interrupted()
+        self.store = WarmStore(self.table, "cluster/topic/0")
         self.partition = Partition.open(0, self.store)
         self.partition.versions.keep()
         self.pace = Pace(versions_max=1)
@@ -96,6 +114,24 @@ def test_a_chain_stays_bounded_however_long_its_run_is(steps: int) -> None:
         largest = max(largest, sum(map(len, chain.links)))
     assert len(chain.links) <= 2 * KEEP
     assert largest < 20_000
+
+
+def test_a_chain_that_is_pruned_while_it_is_read_is_read_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(store, "_PAGE", 3)
+    chain = Chain({"prompt": BLOB, "n": 0})
+    while len(chain.links) < 2 * KEEP:
+        chain.change(["set", ["n"], chain.offset])
+    whose = chain.partition.versions.whose("r")
+    assert whose is not None
+    before = len(chain.links)
+    chain.table.between = lambda: chain.change(["set", ["n"], chain.offset])
+    found = chain.recorder.look(whose, whose.newest, [])
+    assert len(chain.links) < before, "it was pruned meanwhile"
+    assert found.faults == ()
+    assert found.past is not None
+    assert msgspec.msgpack.decode(found.past.context) == {"n": whose.newest - 1, "prompt": BLOB}
 
 
 def test_a_run_that_was_in_the_archive_begins_its_chain_anew() -> None:
