@@ -36,17 +36,18 @@ PLAN = Plan(steps=(StepPlan(name="a", queue="default", timeout_ms=60_000),))
 
 
 class Interrupted(MemoryTable):
-    """`between`: called once, between two pages of a scan over links."""
+    """`between`: called once, `pages` scans from now."""
 
     def __init__(self) -> None:
         super().__init__()
         self.between: Callable[[], None] | None = None
+        self.pages = 0
 
     def scan(self, first: bytes, end: bytes, limit: int) -> list[tuple[bytes, bytes]]:
         found = super().scan(first, end, limit)
-        between, self.between = self.between, None
-        if between is not None:
-            between()
+        self.pages -= 1
+        if self.between is not None and self.pages == 0:
+            self.between()
         return found
 
 
@@ -126,6 +127,7 @@ def test_a_chain_that_is_pruned_while_it_is_read_is_read_again(
     whose = chain.partition.versions.whose("r")
     assert whose is not None
     before = len(chain.links)
+    chain.table.pages = before // 3 - 1  # among the links that stay
     chain.table.between = lambda: chain.change(["set", ["n"], chain.offset])
     found = chain.recorder.look(whose, whose.newest, [])
     assert len(chain.links) < before, "it was pruned meanwhile"
