@@ -99,7 +99,8 @@ class Extending:
             links[first.number] = self._first(writer, first)
         elif newest is None or new[0].number != newest[0] + 1:
             last = new[-1]
-            behind = 0 if newest is None or newest[1] < 0 else last.offset - newest[1]
+            if newest is not None:
+                behind = max(0, last.offset - newest[1])
             links[last.number], new = self._jump(writer, stored, last), []
         for _, group in groupby(new, key=_of_plan):
             links.update(self._stages(writer, list(group), last=new[-1]))

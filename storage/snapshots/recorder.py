@@ -245,8 +245,8 @@ class Recorder:
             writer.packing_s = 0.0
             told.corrupt += found.faults
             told.pruned += found.pruned
-            if found.behind is not None:
-                self._pace.failed(found.behind)
+            if found.behind is not None or found.faults:
+                self._pace.failed(found.behind or 0)
         if count:
             took_s = self._clock() - began
             told.seconds += [took_s / count] * count
