@@ -18,7 +18,6 @@ from dalsegno.client import (
     RunRefused,
     RunState,
     UnknownRun,
-    VersionNotKept,
     WaitTimeout,
 )
 from dalsegno.schemas.outputs import Answer, AnswerType
@@ -130,29 +129,6 @@ def test_the_owner_is_asked_first_and_up_to_the_offset(engine: Engine, other: En
     path = urlsplit(engine.asked[0])
     assert path.path == "/runs/a%2Fb%3Fc"
     assert parse_qs(path.query)["min_offset"] == ["7"]
-
-
-def test_an_earlier_version_is_a_view_of_its_own(engine: Engine) -> None:
-    log = Log()
-    log.partition.versions.keep()
-    log.start(chain(2), context={"in": 1})
-    then = log.partition.versions.now("r")
-    engine.reply = lambda _path: (200, msgspec.json.decode(dumps({"version": then})))
-    found = of(Claims(engine.url)).version(HERE, 1, 5)
-    assert parse_qs(urlsplit(engine.asked[0]).query)["version"] == ["1"]
-    assert (found.run_version, found.context, found.settled) == (1, {"in": 1}, {})
-    assert found.state is RunState.RUNNING
-
-
-def test_a_version_that_is_not_kept_is_no_unknown_run(engine: Engine) -> None:
-    told = {"error": "version_not_kept", "detail": "its versions are 1 to 3", "newest": 3}
-    engine.reply = lambda _path: (404, told)
-    with pytest.raises(VersionNotKept, match="version 9: its versions are 1 to 3") as raised:
-        of(Claims(engine.url)).version(HERE, 9, 5)
-    assert (raised.value.version, raised.value.newest) == (9, 3)
-    engine.reply = lambda _path: (404, {"error": "unknown_run"})
-    with pytest.raises(UnknownRun):
-        of(Claims(engine.url)).version(HERE, 9, 5)
 
 
 def test_another_engine_answers_when_the_owner_is_gone(engine: Engine) -> None:
