@@ -30,6 +30,7 @@ documents: Final = Flow(
         "title": ("text", f"What the report is called, in {rules.TITLE_CHARS_MAX} characters."),
     },
 )
+documents.on_stop(calls.services.close)
 Outputs = dict[str, object]
 
 

@@ -28,7 +28,7 @@ async def carry_out(orders: Sequence[Order]) -> int:
             return await _order(order)
 
     ended = sum(await asyncio.gather(*map(one, orders)))
-    await calls.close()
+    await calls.services.close()
     return ended
 
 

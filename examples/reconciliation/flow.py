@@ -21,6 +21,7 @@ _RETRY: Final = RetryPolicy(
     max_attempts=20, max_infra_attempts=200, initial_ms=200, max_ms=2_000, factor_percent=200
 )
 reconciliation: Final = Flow(NAME, version=1, ttl=f"{TTL_S}s")
+reconciliation.on_stop(calls.services.close)
 Outputs = dict[str, object]
 
 

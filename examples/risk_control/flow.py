@@ -8,26 +8,18 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-import aiohttp
-
-from dalsegno.client import Context, DependencyDown, Flow, Invalid
+from dalsegno.client import Context, Flow, Invalid, Transient
+from examples.calling import Services
 
 risk = Flow("risk-control", version=1, ttl="30m", secrets=["identity"])
-
-_sessions: dict[int, aiohttp.ClientSession] = {}
 
 
 def _url(service: str) -> str:
     return os.environ["RISK_CONTROL_" + service.upper().replace("-", "_") + "_URL"]
 
 
-def _session() -> aiohttp.ClientSession:
-    """One session per process; made inside the worker's event loop, on first use."""
-    session = _sessions.get(os.getpid())
-    if session is None:
-        session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5))
-        _sessions[os.getpid()] = session
-    return session
+services = Services(_url, timeout_s=5)
+risk.on_stop(services.close)
 
 
 async def call(
@@ -38,15 +30,10 @@ async def call(
     if not isinstance(applicant, Mapping):
         raise Invalid("the applicant must be a map")
     body = {"application": applicant["application"], "facts": facts}
-    headers = {"Idempotency-Key": key, "Epoch": str(epoch)}
     try:
-        async with _session().post(_url(service), json=body, headers=headers) as response:
-            if response.status != 200:
-                raise Invalid(f"{service} answered {response.status}: {await response.text()}")
-            answer: dict[str, object] = await response.json()
-            return answer
-    except (aiohttp.ClientConnectionError, TimeoutError) as error:
-        raise DependencyDown(service, message=f"cannot be reached: {error!r}") from error
+        return await services.post(service, "", body, key=key, epoch=epoch)
+    except Transient as refused:
+        raise Invalid(str(refused)) from refused
 
 
 async def _ask(ctx: Context, service: str, *fields: str) -> dict[str, object]:

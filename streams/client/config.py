@@ -19,12 +19,13 @@ from pathlib import Path
 from dalsegno.schemas.topics import Topics
 from dalsegno.streams.client.dev_env import DATA_FOLDER, read_env
 from dalsegno.streams.client.errors import SettingsError
+from dalsegno.streams.client.kafka_log import kafka_log
 from dalsegno.streams.client.schema_registry import RegistrySettings
 
 KafkaConfig = dict[str, str | int | float | bool | object]
 """What librdkafka is given: its own property names."""
 
-_LOG = logging.getLogger("dalsegno.client.kafka")
+_LOG = logging.getLogger("dalsegno.client")
 _MECHANISM = "SCRAM-SHA-512"  # as the engine's default; librdkafka's own is Kerberos
 _TRUE = frozenset({"true", "t", "1", "yes", "y", "on"})
 _FALSE = frozenset({"false", "f", "0", "no", "n", "off"})
@@ -163,7 +164,7 @@ class ClientConfig:
             "socket.timeout.ms": max(self.request_timeout_ms, 1_000),
             "socket.nagle.disable": True,
             "log.connection.close": False,
-            "logger": _LOG,
+            "logger": kafka_log(),
             **self.security.properties(),
         }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, TypedDict, TypeVar, Unpack, overload
 
@@ -24,6 +24,9 @@ from dalsegno.streams.client.step import AsyncBody, PlainBody, Step, StepOptions
 
 A = TypeVar("A", bound=AsyncBody)
 P = TypeVar("P", bound=PlainBody)
+StopHook = Callable[[], Awaitable[None] | None]
+"""What is called when a worker stops."""
+H = TypeVar("H", bound=StopHook)
 
 
 FieldTypeName = Literal[
@@ -90,6 +93,7 @@ class Flow:
             raise FlowError(name, "", str(error)) from error
         self.options = options
         self._steps: dict[str, Step] = {}
+        self._stops: list[StopHook] = []
 
     def __repr__(self) -> str:
         return f"<Flow {self.name} version {self.version}, {len(self._steps)} steps>"
@@ -128,6 +132,21 @@ class Flow:
         there is to take back in `ctx.undo`.
         """
         return _Declare(self, options, StepRole.COMPENSATION)
+
+    def on_stop(self, function: H) -> H:
+        """Have each worker of this flow call the function, async or plain, when it stops.
+
+        Once, on the loop that ran the bodies, after the last of them has ended: for sessions and
+        pools that they share. A decorator, or called with a function; a function that several flows
+        name is called once. One that raises is logged, and the others are called all the same.
+        """
+        self._stops.append(function)
+        return function
+
+    @property
+    def stop_hooks(self) -> tuple[StopHook, ...]:
+        """What a worker calls when it stops, in the order of declaration."""
+        return tuple(self._stops)
 
     def observed(self, **options: Unpack[StepOptions]) -> str:
         """Declare a step that its service runs by itself and only reports. Returns its `name`."""

@@ -25,6 +25,7 @@ from dalsegno.streams.client.producer import Producer
 from dalsegno.streams.client.schema_registry import RegistryUnavailable
 from dalsegno.streams.client.session import Ending, Session, WorkerCounts
 from dalsegno.streams.client.step import Step
+from dalsegno.streams.client.stopping import run_stop_hooks, stop_hooks
 
 _LOG = logging.getLogger("dalsegno.worker")
 _RETRY_S = 0.5  # between two tries to start while no broker answers
@@ -58,8 +59,10 @@ class Worker:
         self._settings = replace(settings or WorkerConfig(), concurrency=concurrency)
         self._clocks = clocks or Clocks()
         self._name = name
-        self.steps = _of_queues(_steps_of(flows), frozenset(queues))
+        given = tuple(flows)
+        self.steps = _of_queues(_steps_of(given), frozenset(queues))
         """What it runs, by flow, flow version and name."""
+        self._stop_hooks = stop_hooks(given)
         self._encode = EventEncoder(self._config.registry)
         self._stopping = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -99,6 +102,7 @@ class Worker:
         try:
             await self._sessions(name)
         finally:
+            await run_stop_hooks(self._stop_hooks, self._settings.stop_timeout_ms / 1_000)
             name.release()
 
     async def _sessions(self, name: WorkerName) -> None:

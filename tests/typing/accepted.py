@@ -187,3 +187,15 @@ def with_a_schema(client: Client) -> None:
         report.completed("book", {"cents": 5})
     account: Account = {"iban": "DE1"}
     assert_type(account["iban"], str)
+
+
+@lending.on_stop
+async def close_pool() -> None:
+    return None
+
+
+def close_files() -> None:
+    return None
+
+
+assert_type(lending.on_stop(close_files)(), None)

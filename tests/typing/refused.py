@@ -56,6 +56,8 @@ client.query("run").run_version = 2  # E
 Flow("f", fields={"a": "txt"})  # E
 client.report("run").completed("step", ["not", "a", "mapping"])  # E
 Worker(flow)  # E
+flow.on_stop(7)  # E
+flow.on_stop(lambda name: None)  # E
 Worker([flow], concurrency="many")  # E
 
 
