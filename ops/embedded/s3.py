@@ -24,7 +24,8 @@ from dalsegno.ops.embedded.claim import claim
 from dalsegno.ops.embedded.errors import EmbeddedS3Error, PortTakenError
 from dalsegno.ops.embedded.ports import free_ports, is_free
 from dalsegno.storage.archive.objects import ArchiveError
-from dalsegno.storage.archive.s3 import S3Objects, S3Settings
+from dalsegno.storage.archive.s3 import S3Objects
+from dalsegno.storage.archive.s3_settings import S3Settings
 
 PID_FILE: Final = "weed.pid"
 _ATTEMPTS: Final = 3

@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 import boto3
-import msgspec
 from botocore.config import Config
 from botocore.exceptions import (
     BotoCoreError,
@@ -26,6 +25,7 @@ from botocore.exceptions import (
 )
 
 from dalsegno.storage.archive.objects import ArchiveError, ObjectStat, Trouble
+from dalsegno.storage.archive.s3_settings import S3Settings
 
 _DELETE_MAX: Final = 1_000
 _CODES: Final = {
@@ -61,31 +61,6 @@ _MENDS: Final = {
     Trouble.DENIED: "check the credentials and the rights on the bucket",
     Trouble.CONFIGURED: "check bucket, region and endpoint",
 }
-
-
-class S3Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the bucket is. What is left out comes from boto3's own chain (environment, files,
-    instance role). Times in milliseconds.
-
-    `encryption`: `AES256` or `aws:kms`, with `kms_key_id`. `checksums`: ask boto3 to add its own
-    to every request, for services that demand it; some refuse them.
-    """
-
-    bucket: str
-    endpoint: str | None = None
-    region: str | None = None
-    access_key_id: str | None = None
-    secret_access_key: str | None = None
-    session_token: str | None = None
-    path_style: bool = False
-    verify_tls: bool | str = True
-    encryption: str | None = None
-    kms_key_id: str | None = None
-    checksums: bool = False
-    connect_timeout_ms: int = 2_000
-    read_timeout_ms: int = 20_000
-    attempts: int = 4
-    connections: int = 16
 
 
 class S3Objects:

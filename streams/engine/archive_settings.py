@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from dalsegno.storage.archive.s3 import S3Settings
+from dalsegno.storage.archive.s3_settings import S3Settings
 
 
 class ArchiveSettings(BaseSettings):

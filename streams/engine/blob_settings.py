@@ -8,7 +8,6 @@ from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from dalsegno.storage.archive.objects import Objects
-from dalsegno.storage.archive.s3 import S3Objects
 from dalsegno.storage.blobs.store import GRACE_MS, BlobStore
 from dalsegno.streams.engine.archive_settings import ArchiveSettings
 
@@ -35,6 +34,9 @@ def open_blobs(
     """The store and what has to be closed; None without a bucket."""
     if not archive.enabled:
         return None
+    # Only here: settings are read by every command, and boto3 is slow to import.
+    from dalsegno.storage.archive.s3 import S3Objects
+
     objects = S3Objects(archive.s3())
     store = BlobStore(objects, prefix, lambda: time.time_ns() // 1_000_000, blobs.grace_ms)
     return objects, store

@@ -60,6 +60,20 @@ def test_a_worker_needs_none_of_the_heavy_libraries() -> None:
     assert ran.stdout == "set()\n"
 
 
+@pytest.mark.parametrize(
+    ("modules", "heavy"),
+    [
+        ("ops.cli.app", {"pydantic", "confluent_kafka", "aiokafka", "rich", "boto3", "faust"}),
+        ("ops.kafka.reader, dalsegno.ops.kafka.writer, dalsegno.ops.people.deciding",
+         {"boto3", "faust", "aiohttp", "fastavro"}),
+    ],
+)  # fmt: skip
+def test_commands_import_only_what_they_need(modules: str, heavy: set[str]) -> None:
+    code = f"import sys, dalsegno.{modules}; print({heavy} & set(sys.modules))"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout == "set()\n"
+
+
 def test_what_ends_a_worker_is_told_in_one_line() -> None:
     command = [sys.executable, "-m", "dalsegno.ops.cli", "worker", "no_such_module:flow"]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
-from dalsegno.storage.archive.s3 import S3Settings
+from dalsegno.storage.archive.s3_settings import S3Settings
 
 
 @dataclass

@@ -10,7 +10,8 @@ from tests.unit.storage.s3_stub import Stub, stub_s3
 
 from dalsegno.ops.embedded.ports import free_ports
 from dalsegno.storage.archive.objects import ArchiveError, Trouble
-from dalsegno.storage.archive.s3 import S3Objects, S3Settings
+from dalsegno.storage.archive.s3 import S3Objects
+from dalsegno.storage.archive.s3_settings import S3Settings
 
 
 @pytest.fixture
