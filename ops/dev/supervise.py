@@ -30,6 +30,7 @@ _HTTP_PORT_FIRST = 8470
 _READY_S_MAX = 60.0
 _LOOK_S = 0.2
 _ARCHIVE_INTERVAL_MS = 10_000
+_BLOBS_FROM_BYTES = 65_536
 """In `dev` an event is archived while its author still looks."""
 
 
@@ -95,6 +96,7 @@ def run_dev(plan: DevPlan, create_topics: Callable[[dict[str, str], int], None],
                 say(f"S3 on {s3.endpoint}, the archive in bucket {s3.bucket}")
                 env |= s3.environment()
                 env["DALSEGNO_ARCHIVE_INTERVAL_MS"] = str(_ARCHIVE_INTERVAL_MS)
+                env["DALSEGNO_BLOBS_FROM_BYTES"] = str(_BLOBS_FROM_BYTES)
             create_topics(env, plan.partitions)
             engines = _engines(plan, folder, env, children)
             write_env(folder.path, env)

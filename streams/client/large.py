@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Final, cast
 
 from dalsegno.schemas import values
@@ -128,7 +129,11 @@ class Large:
         """Read every blob that stands in these bytes, so that `whole` need not wait. What went
         wrong is raised when the value is asked for. Returns whether there was any.
         """
-        found = [blob for each in packed if references(each) for blob in _blobs_of(each)]
+        found: list[Blob] = []
+        for each in packed:
+            if references(each):
+                with suppress(ValueRefusedError):  # raised when it is asked for
+                    found += _blobs_of(each)
         for blob in found:
             if blob not in self._here:
                 try:

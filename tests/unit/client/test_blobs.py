@@ -289,6 +289,12 @@ def test_what_cannot_be_fetched_is_raised_when_it_is_read(engine: BlobEngine) ->
         made.whole(BLOB)
 
 
+def test_bytes_of_other_languages_that_are_no_value_disturb_nobody(engine: BlobEngine) -> None:
+    save = b"\xc1" + values.pack(BLOB)
+    assert not large(engine).fetch([save])
+    assert engine.asked == []
+
+
 def test_each_read_gives_a_value_of_its_own(engine: BlobEngine) -> None:
     kept = large(engine).kept({"lines": [DOCUMENT]})
     made = large(engine)
