@@ -29,6 +29,7 @@ from dalsegno.streams.core.record import Record
 from dalsegno.streams.engine.archiving import Blocks
 
 SEGMENT_BYTES = 32 << 20
+SEGMENT_RUNS = 500
 AT_MS = 1_700_000_000_000
 _WHATEVER = Idle(since_ms=1 << 61, due_ms=-1)
 
@@ -77,18 +78,22 @@ class Figures:
         self.runs = runs
         self.records = self.raw_bytes = self.stored = self.states = 0
         self.requests: Counter[str] = Counter()
+        self.state_requests: Counter[str] = Counter()
         self.seconds = self.state_seconds = self.load_seconds = 0.0
 
     def rows(self) -> list[tuple[str, str]]:
         """For a table."""
         per_million = 1e6 / self.runs
-        requests = ", ".join(
-            f"{count * per_million:,.0f} {name}" for name, count in sorted(self.requests.items())
-        )
+
+        def told(requests: Counter[str]) -> str:
+            counts = sorted(requests.items())
+            return ", ".join(f"{count * per_million:,.0f} {name}" for name, count in counts)
+
         return [
             ("archive MB/s, events and transitions", f"{self.raw_bytes / self.seconds / 1e6:.1f}"),
             ("archive records/s", f"{self.records / self.seconds:,.0f}"),
-            ("S3 requests per million runs", requests),
+            ("S3 requests per million runs: history", told(self.requests)),
+            ("S3 requests per million runs: states", told(self.state_requests)),
             ("S3 GB per million runs: history", f"{self.stored * per_million / 1e9:.2f}"),
             ("S3 GB per million runs: states", f"{self.states * per_million / 1e9:.2f}"),
             ("archive µs per run: its state", f"{self.state_seconds / self.runs * 1e6:.1f}"),
@@ -115,14 +120,15 @@ def archive_figures(runs: int) -> Figures:
         found.stored = objects.stored
         resting = _at_rest(partition)
         began = time.perf_counter()
-        manifest = _states(archive, resting)
+        found.requests = objects.requests.copy()
+        manifests = _states(archive, resting)
         found.state_seconds = (time.perf_counter() - began) * runs / len(resting)
         found.states = (objects.stored - found.stored) * runs // len(resting)
-        found.requests = objects.requests.copy()
-        wanted = [resting[rng.randrange(len(resting))].run_id for _ in range(50)]
+        found.state_requests = objects.requests - found.requests
+        wanted = [rng.randrange(len(resting)) for _ in range(50)]
         began = time.perf_counter()
-        for name in wanted:
-            archive.run(manifest, name)
+        for place in wanted:
+            archive.run(manifests[place // SEGMENT_RUNS], resting[place].run_id)
         found.load_seconds = (time.perf_counter() - began) / len(wanted)
         objects.close()
     return found
@@ -169,8 +175,11 @@ def _at_rest(partition: Partition) -> list[Resting]:
     return partition.archived.split(list(partition.run_ids()), _WHATEVER)[0]
 
 
-def _states(archive: Archive, resting: list[Resting]) -> Manifest:
-    writer = SegmentWriter(0, 1)
-    for place, each in enumerate(resting):
-        writer.add(Kind.RUN, each.run_id, each.parts, first=place, last=place, count=1)
-    return archive.put(writer.finish(AT_MS))
+def _states(archive: Archive, resting: list[Resting]) -> list[Manifest]:
+    made: list[Manifest] = []
+    for begin in range(0, len(resting), SEGMENT_RUNS):
+        writer = SegmentWriter(0, 1)
+        for place, each in enumerate(resting[begin : begin + SEGMENT_RUNS], begin):
+            writer.add(Kind.RUN, each.run_id, each.parts, first=place, last=place, count=1)
+        made.append(archive.put(writer.finish(AT_MS)))
+    return made
