@@ -104,6 +104,9 @@ class Archive:
             _manifest(name, digest, len(segment), index), replaces=replaces
         )
         self._put_whole(self._prefix + _MANIFESTS + name, pack_manifest(manifest))
+        if self._objects.stat(self._prefix + _SEGMENTS + name) is None:
+            # We were away for so long that it was taken for what a crash had left.
+            self._put_whole(self._prefix + _SEGMENTS + name, segment)
         return manifest
 
     def _put_whole(self, key: str, data: bytes) -> None:

@@ -144,6 +144,19 @@ class _Conflicts(MemoryObjects):
         super().put(key, data + b"lie")
 
 
+def test_a_segment_that_is_swept_before_its_manifest_is_put_is_there_in_the_end() -> None:
+    """Its owner was away for longer than the sweep waits."""
+    objects = MemoryObjects()
+
+    def decide(name: str, key: str) -> Fault | None:
+        if name == "put" and "/manifests/" in key:
+            objects.delete([key.replace("/manifests/", "/segments/")])
+        return None
+
+    manifest = Archive(FaultyObjects(objects, decide), "p").put(segment(0))
+    assert listed(Archive(objects, "p")) == [manifest]
+
+
 @st.composite
 def scripts(draw: st.DrawFn) -> Decide:
     faults = draw(st.lists(st.sampled_from([None, None, *Fault]), min_size=1, max_size=30))

@@ -159,14 +159,14 @@ def own_word_for_ever() -> AbstractContextManager[None]:
 @contextmanager
 def last_record_lost() -> Iterator[None]:
     """A block is closed without the record that filled it."""
-    right = archiving._Blocks.close
+    right = archiving.Blocks.close
 
     def close(self: Any) -> None:
         if len(self._records) > 3:
             self._records.pop()
         right(self)
 
-    with patch.object(archiving._Blocks, "close", close):
+    with patch.object(archiving.Blocks, "close", close):
         yield
 
 
