@@ -21,7 +21,8 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of an erasure. Times are Unix ms, by the brokers' clock.
 
     `removed`: phase one, by store; empty until the owner has said so. `logs`: phase two, by topic.
-    `gone_by_ms`: the last of its dates, None while a topic never forgets. It names no run.
+    `gone_by_ms`: the last of all dates, those of large values included; None while a topic never
+    forgets. It names no run.
     """
 
     run_digest: str
@@ -88,6 +89,7 @@ def receipt(
         return None
     stone = msgspec.convert(found, _Stone)
     logs = forgets(settings.topics, looked.facts, stone.last_ms, looked.broker)
+    by_ms = gone_by_ms(logs)
     return Receipt(
         run_digest=digest.hex(),
         erasure_id=stone.erasure_id,
@@ -100,7 +102,7 @@ def receipt(
         removed=tuple((each.store, each.removed, each.detail) for each in stone.confirmed),
         logs=tuple(logs),
         promised_ms=stone.gone_by_ms or None,
-        gone_by_ms=gone_by_ms(logs),
+        gone_by_ms=None if by_ms is None else max(by_ms, stone.gone_by_ms),
     )
 
 

@@ -75,6 +75,8 @@ class Eraser:
         blobs = ownership.context.blobs
         self._blobs = None if blobs is None else Sweeper(ownership, blobs)
         self._ages = LogAges(ownership.context.settings)
+        self._said: dict[bytes, int] = {}
+        """By run: the number of our word, which the fold has perhaps not read yet."""
         self._swept_s = 0.0
         self._nudged_s: dict[int, float] = {}
         self._asked_s: dict[int, float] = {}
@@ -120,7 +122,11 @@ class Eraser:
         if self._archive is not None:
             # Only then is all that came before the request in some segment, and can be taken out.
             saved_to = min(saved_to, fold.archived_to)
-        ready = {digest: stone for digest, stone in waiting.items() if stone.offset < saved_to}
+        ready = {
+            digest: stone
+            for digest, stone in waiting.items()
+            if stone.offset < saved_to and self._said.get(digest) != stone.offset
+        }
         return Due(task, fold, ready) if ready else None
 
     def _saved_to(self, number: int) -> int:
@@ -152,6 +158,7 @@ class Eraser:
                     gone_by_ms=self._gone_by_ms(gone_by_ms(dates), blobs),
                 )
             )
+            self._said[digest] = stone.offset
             self._context.metrics.count(metrics_erasing.ERASURES)
         log.info("runs erased", partition=number, runs=len(due.stones), **rewritten._asdict())
 

@@ -86,7 +86,7 @@ def configure(lab: Lab, topics: list[str], config: dict[str, str]) -> None:
 
 def flow() -> Flow:
     made = Flow("order", ttl="1h", secrets=["card"])
-    made.observed(name="pay", reads=["name"], writes=["receipt"], timeout="10m")
+    made.observed(name="pay", reads=["name", "scan"], writes=["receipt"], timeout="10m")
     return made
 
 
@@ -135,9 +135,14 @@ def letters(lab: Lab) -> bool:
 
 
 def begin(lab: Lab, client: Client, run_id: str, mark: str) -> None:
-    """The mark is in a context, in a secret, in a package for people and in a dead letter."""
-    client.start_many(flow(), {f"run-{n}": {"name": "x", "card": "0"} for n in range(OTHERS)})
-    client.start(flow(), {"name": mark, "card": f"4111-{mark}"}, run_id=run_id)
+    """The mark is in a context, in a secret, in a large value, in a package for people and in a
+    dead letter.
+    """
+    client.start_many(
+        flow(), {f"run-{n}": {"name": "x", "scan": "", "card": "0"} for n in range(OTHERS)}
+    )
+    scan = f"{mark} " + "." * 5_000
+    client.start(flow(), {"name": mark, "scan": scan, "card": f"4111-{mark}"}, run_id=run_id)
     with client.report(run_id) as report:
         report.started("pay")
         report.failed("pay", FailureType.UNSAFE, f"declined for {mark}")
@@ -156,6 +161,8 @@ def test_after_the_date_no_store_has_a_byte_of_it(
         "DALSEGNO_ARCHIVE_INTERVAL_MS": "500",
         "DALSEGNO_DATA_DIR": str(tmp_path / "data"),
         "DALSEGNO_WARM_FLUSH_MS": "100",
+        "DALSEGNO_BLOBS_FROM_BYTES": "1000",
+        "DALSEGNO_BLOB_GRACE_MS": "2000",
     }  # fmt: skip
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
@@ -170,6 +177,7 @@ def test_after_the_date_no_store_has_a_byte_of_it(
     wait_for("a package", lambda: packages(lab, raw), LIMIT_S)
     wait_for("a dead letter", lambda: letters(lab), LIMIT_S)
     wait_for("the archive", lambda: in_archive(settings, raw), LIMIT_S)
+    assert [each for each in in_files(tmp_path / "s3", raw) if each.endswith(".dat")], "the blob"
     wait_for("the database", lambda: in_files(tmp_path / "data", raw), LIMIT_S)
     topics = {Path(each).parts[1].rpartition("-")[0] for each in in_files(tmp_path / "kafka", raw)}
     assert topics >= {
@@ -187,11 +195,13 @@ def test_after_the_date_no_store_has_a_byte_of_it(
     assert receipt["gone_by_ms"] is None
     assert run_id not in asked.stdout
     removed = {store: count for store, count, _ in receipt["removed"]}
-    assert set(removed) == {"memory", "changelog", "local database", "archive"}
+    assert set(removed) == {"memory", "changelog", "local database", "archive", "blobs"}
     assert removed["archive"] >= 4
     assert not in_archive(settings, raw)
     assert not in_archive(settings, run_id.encode())
     assert in_files(tmp_path / "data", raw) == []
+    checked = command(environment, "verify", "--json")
+    assert checked.returncode == 0, checked.stdout
     plain = command(environment, "erase", run_id, "--receipt").stdout
     assert f"{lab.topics.events}" in plain
     assert "retention.ms has no limit: set one" in plain

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -71,3 +72,17 @@ def test_a_folder_that_cannot_be_had_says_why(tmp_path: Path) -> None:
         EngineFolder.take(tmp_path)
     for each in held:
         each.release()
+
+
+def test_old_databases_of_partitions_that_are_not_in_use_are_removed(tmp_path: Path) -> None:
+    folder = EngineFolder.take(tmp_path)
+    for number in range(4):
+        (folder.partition(number) / "data").write_bytes(b"1")
+    for number, age_s in ((0, 100), (1, 100), (2, 0)):
+        for path in (folder.partition(number) / "data", folder.partition(number)):
+            os.utime(path, (1_000 - age_s, 1_000 - age_s))
+    (folder.path / "partition-x.0").mkdir()
+    assert folder.sweep({1}, before_s=1_000) == [0]
+    left = {path.name for path in folder.path.glob("partition-*")}
+    assert left == {"partition-1.0", "partition-2.0", "partition-3.0", "partition-x.0"}
+    folder.release()

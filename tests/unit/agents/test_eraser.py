@@ -1,0 +1,206 @@
+"""The owner's eraser: when it begins, what it waits for, and what it says once it is through."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+from aiokafka import TopicPartition
+from tests.unit.core.log import Log, chain
+
+from dalsegno.schemas.control import ControlEvent, ErasureConfirmed, ErasureRequested
+from dalsegno.storage.archive.archive import Archive
+from dalsegno.storage.archive.memory import MemoryObjects
+from dalsegno.storage.archive.objects import ArchiveError, Trouble
+from dalsegno.streams.agents.erasing import Eraser
+from dalsegno.streams.core.partition import Partition
+from dalsegno.streams.core.tombstones import digest_of_id
+from dalsegno.streams.engine.errors import OutcomeUnknownError
+from dalsegno.streams.engine.forgetting import Forgets
+from dalsegno.streams.engine.log_ages import LogAges
+from dalsegno.streams.engine.metrics import EngineMetrics
+from dalsegno.streams.engine.ownership import Ownership
+from dalsegno.streams.engine.producers import Appended
+from dalsegno.streams.engine.settings import EngineSettings
+from dalsegno.streams.engine.task import TaskState
+
+DATE_MS = 1_800_000_000_000
+
+
+class Warm:
+    """A local database that takes its time."""
+
+    def __init__(self) -> None:
+        self.ready = True
+        self.asked = 0
+
+    async def forget(self) -> bool:
+        self.asked += 1
+        return self.ready
+
+
+class Task:
+    """A partition task, as the eraser sees one."""
+
+    def __init__(self, log: Log) -> None:
+        self.number = 0
+        self.log = log
+        self.state = TaskState.READY
+        self.warm: Warm | None = None
+        self.said: list[ErasureConfirmed] = []
+        self.ticks = 0
+        self.lost = False
+
+    @property
+    def fold(self) -> Partition:
+        return self.log.partition
+
+    async def append_control(self, event: ControlEvent) -> Appended:
+        if self.lost:
+            raise OutcomeUnknownError("the broker is away")
+        assert isinstance(event, ErasureConfirmed)
+        self.said.append(event)
+        self.log.put(event)
+        return Appended(self.log.partition.position - 1, self.log.now_ms)
+
+    async def tick(self) -> None:
+        self.ticks += 1
+
+    def behind_s(self, now_s: float) -> float:
+        return 0.0
+
+
+class Context:
+    def __init__(self) -> None:
+        self.settings = EngineSettings()
+        self.metrics = EngineMetrics()
+        self.warm = None
+        self.blobs: object = None
+
+
+class Owner:
+    def __init__(self, task: Task) -> None:
+        self.context = Context()
+        self.tasks = {0: task}
+        self.saved_to = 0
+
+    def saved_positions(self) -> dict[TopicPartition, int]:
+        return {TopicPartition(self.context.settings.topics.events, 0): self.saved_to}
+
+
+class Stand:
+    """A partition of which run `r` was erased."""
+
+    def __init__(self, log: Log, *, archive: Archive | None = None, blobs: object = None) -> None:
+        self.log = log
+        self.task = Task(log)
+        self.owner = Owner(self.task)
+        self.owner.context.blobs = blobs
+        self.eraser = Eraser(cast(Ownership, self.owner), archive)
+
+    async def turn(self) -> bool:
+        return await self.eraser.turn()
+
+    def saved(self) -> None:
+        self.owner.saved_to = self.log.partition.position
+
+
+@pytest.fixture(autouse=True)
+def ages(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The brokers' answers: the changelog goes on forgetting for an hour more."""
+    rolls = [10_000]
+
+    async def dates(self: LogAges, last_ms: int) -> list[Forgets]:
+        return [Forgets("events", DATE_MS)]
+
+    async def changelog(self: LogAges, last_ms: int) -> tuple[int, int]:
+        return 1 << 61, rolls[0]
+
+    monkeypatch.setattr(LogAges, "dates", dates)
+    monkeypatch.setattr(LogAges, "changelog", changelog)
+    return rolls
+
+
+def erased(context: dict[str, object] | None = None) -> Log:
+    log = Log()
+    log.start(chain(1), context=context)
+    log.put(ErasureRequested(run_id="r", erasure_id="e", reason="asked", requested_by="ana"))
+    return log
+
+
+async def test_it_waits_for_the_checkpoint_and_says_it_once() -> None:
+    stand = Stand(erased())
+    assert await stand.turn()
+    assert stand.task.said == []
+    stand.saved()
+    for _ in range(3):
+        await stand.turn()
+    (said,) = stand.task.said
+    assert said.run_digest == digest_of_id("r")
+    assert [each.store for each in said.stores] == ["memory", "changelog"]
+    assert said.gone_by_ms == DATE_MS
+    stone = stand.log.partition.erased("r")
+    assert stone is not None
+    assert stone.number >= 0
+
+
+async def test_it_waits_for_the_local_database() -> None:
+    stand = Stand(erased())
+    stand.saved()
+    stand.task.warm = warm = Warm()
+    warm.ready = False
+    await stand.turn()
+    await stand.turn()
+    assert (stand.task.said, warm.asked) == ([], 2)
+    warm.ready = True
+    await stand.turn()
+    assert [each.store for each in stand.task.said[0].stores][-1] == "local database"
+
+
+async def test_it_waits_until_the_archive_has_what_came_before_the_request() -> None:
+    stand = Stand(erased(), archive=Archive(MemoryObjects(), "p"))
+    stand.saved()
+    await stand.turn()
+    assert stand.log.partition.archived_to == 0
+    assert stand.task.said == []
+
+
+async def test_a_store_in_trouble_is_counted_and_asked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stand = Stand(erased(), archive=Archive(MemoryObjects(), "p"))
+    stand.saved()
+    monkeypatch.setattr(Partition, "archived_to", 1 << 40)
+
+    def failing(*_: object) -> None:
+        raise ArchiveError(Trouble.UNREACHABLE, "p", "nobody answers")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("dalsegno.streams.agents.erasing.rewrite", failing)
+        assert not await stand.turn()
+    assert stand.task.said == []
+    assert await stand.turn()
+    assert [each.store for each in stand.task.said[0].stores][-1] == "archive"
+
+
+async def test_a_word_that_was_perhaps_not_appended_is_said_again() -> None:
+    stand = Stand(erased())
+    stand.saved()
+    stand.task.lost = True
+    assert not await stand.turn()
+    stand.task.lost = False
+    assert await stand.turn()
+    assert len(stand.task.said) == 1
+
+
+async def test_while_the_changelog_forgets_something_is_written_now_and_then(
+    ages: list[int],
+) -> None:
+    stand = Stand(erased())
+    for _ in range(5):
+        await stand.turn()
+    assert stand.task.ticks == 1
+    ages[0] = 1 << 62
+    other = Stand(erased())
+    await other.turn()
+    assert other.task.ticks == 0, "what is never cleaned need not be closed"
