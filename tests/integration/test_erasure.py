@@ -163,6 +163,7 @@ def test_after_the_date_no_store_has_a_byte_of_it(
         "DALSEGNO_WARM_FLUSH_MS": "100",
         "DALSEGNO_BLOBS_FROM_BYTES": "1000",
         "DALSEGNO_BLOB_GRACE_MS": "2000",
+        "DALSEGNO_BLOB_SWEEP_INTERVAL_MS": "1000",
     }  # fmt: skip
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
