@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.engine.harness import EngineProcess, Lab, wait_for
-from tests.integration.tiers_lab import RUN_BYTES, Load, caught_up, metric, wrong_in_stores
+from tests.integration.tiers_lab import RUN_BYTES, Load, metric, wrong_in_stores
 
 pytestmark = pytest.mark.kafka
 
@@ -49,12 +49,12 @@ def test_an_engine_whose_disk_is_full_takes_no_more_than_fits_and_goes_on_when_t
     assert held <= 2 * BUDGET + lab.partitions * BATCH * RUN_BYTES
     assert engine.get(f"/runs/{load.names[0]}")[0] in (200, 404)
     set_disk(engine, resource.RLIM_INFINITY)
-    caught_up(lab, engine)
+    engine.wait_caught_up()
     wait_for("memory that is free", lambda: not metric(engine, "dalsegno_memory_full"))
     assert metric(engine, "dalsegno_runs_open") == 2_000
     assert metric(engine, "dalsegno_warm_runs") > 1_000
     lab.send(load.round(6))
-    caught_up(lab, engine)
+    engine.wait_caught_up()
     wait_for("nothing open", lambda: metric(engine, "dalsegno_runs_open") == 0)
     assert engine.term() == 0
     assert wrong_in_stores(lab, data) == []

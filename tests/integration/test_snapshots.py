@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.integration.engine.harness import EngineProcess, Lab, wait_for
-from tests.integration.test_warm import caught_up, metric
+from tests.integration.test_warm import metric
 
 from dalsegno.client import Client, VersionNotKept
 from dalsegno.ops.folding import fold_records
@@ -131,7 +131,7 @@ def test_every_version_is_as_the_fold_made_it_whatever_happened_to_the_engine(
     engine = lab.engine(fold="core", **env)
     engine.wait_ready()
     lab.send(load.round(1 + 2 * ROUNDS[0]))
-    caught_up(lab, engine)
+    engine.wait_caught_up()
     wait_for("links", lambda: metric(engine, "dalsegno_snapshot_links_total") >= RUNS)
     kept = compared(lab, engine, load.rng.sample(sorted(load.runs), 3), 1 + ROUNDS[0])
     assert kept.total() == 3 * (1 + ROUNDS[0]), "nothing has happened yet: every version is kept"
@@ -139,14 +139,14 @@ def test_every_version_is_as_the_fold_made_it_whatever_happened_to_the_engine(
     engine.restart()
     engine.wait_ready()
     lab.send(load.round(2 * ROUNDS[1]))
-    caught_up(lab, engine)
+    engine.wait_caught_up()
     engine.kill()
     for folder in data.glob("engine-0/partition-0.*"):
         shutil.rmtree(folder)
     engine.restart()
     engine.wait_ready()
     lab.send(load.round(2 * ROUNDS[2]))
-    caught_up(lab, engine)
+    engine.wait_caught_up()
     newest = 1 + sum(ROUNDS)
     assert compared(lab, engine, load.rng.sample(sorted(load.runs), 6), newest)["chain"] > 0
     run_id = next(iter(load.runs))

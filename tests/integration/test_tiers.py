@@ -17,7 +17,6 @@ from tests.integration.test_archive import archived_to, environment
 from tests.integration.tiers_lab import (
     RUN_BYTES,
     Load,
-    caught_up,
     metric,
     watched_run,
     wrong_in_stores,
@@ -104,7 +103,7 @@ def test_every_run_goes_on_with_its_context_though_engines_disks_and_s3_die(
     s3.kill()
     killed_in(engine, "S3 that is away", "dalsegno_archive_failures_total", 0)
     lab.send(load.round(PARTS[2]))
-    caught_up(lab, engine, LIMIT_S)
+    engine.wait_caught_up(LIMIT_S)
     engine.kill()
     for folder in data.glob("engine-0/partition-[01].*"):
         shutil.rmtree(folder)
@@ -112,7 +111,7 @@ def test_every_run_goes_on_with_its_context_though_engines_disks_and_s3_die(
     engine.restart()
     engine.wait_ready()
     lab.send(load.round(PARTS[3]))
-    caught_up(lab, engine, LIMIT_S)
+    engine.wait_caught_up(LIMIT_S)
     wait_for("nothing open", lambda: metric(engine, "dalsegno_runs_open") == 0, LIMIT_S)
     sent = 11 * RUNS
     wait_for(

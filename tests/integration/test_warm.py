@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.engine.harness import Lab, wait_for
-from tests.integration.tiers_lab import RUN_BYTES, Load, caught_up, metric, wrong_in_stores
+from tests.integration.tiers_lab import RUN_BYTES, Load, metric, wrong_in_stores
 
 pytestmark = pytest.mark.kafka
 
@@ -41,7 +41,7 @@ def test_runs_that_do_not_fit_in_memory_go_on_with_exactly_their_context(
     engine.restart()
     engine.wait_ready()
     lab.send(load.round(PARTS[2]))
-    caught_up(lab, engine)
+    engine.wait_caught_up()
     wait_for(
         "what fits",
         lambda: metric(engine, "dalsegno_runs_memory_bytes") <= 2 * BUDGET * RUN_BYTES,
@@ -52,7 +52,7 @@ def test_runs_that_do_not_fit_in_memory_go_on_with_exactly_their_context(
     for name in load.rng.sample(load.names, 50):
         assert engine.get(f"/runs/{name}")[0] == 200
     lab.send(load.round(PARTS[3]))
-    caught_up(lab, engine)
+    engine.wait_caught_up()
     assert engine.term() == 0
     assert wrong_in_stores(lab, data) == []
     with capsys.disabled():
@@ -81,7 +81,7 @@ def test_a_damaged_database_is_thrown_away_and_no_run_is_wrong(lab: Lab, tmp_pat
     )
     engine.wait_ready()
     lab.send(load.round(5))
-    caught_up(lab, engine)
+    engine.wait_caught_up()
     wait_for("runs that left memory", lambda: metric(engine, "dalsegno_warm_runs") > 300)
     assert engine.term() == 0
     for number, folder in enumerate(sorted(data.glob("engine-0/partition-*"))):
@@ -89,7 +89,7 @@ def test_a_damaged_database_is_thrown_away_and_no_run_is_wrong(lab: Lab, tmp_pat
     engine.restart()
     engine.wait_ready()
     lab.send(load.round(6))
-    caught_up(lab, engine)
+    engine.wait_caught_up()
     wait_for("nothing open", lambda: metric(engine, "dalsegno_runs_open") == 0)
     assert metric(engine, "dalsegno_warm_wiped_total") > 0
     assert engine.term() == 0

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from benchmarks.engine_lab.load import STEPS, run_events
-from tests.integration.engine.harness import EngineProcess, Lab, wait_for
+from tests.integration.engine.harness import EngineProcess, Lab
 
 from dalsegno.client import Flow
 from dalsegno.schemas.events import RunEvent, RunStarted, StepCompleted, StepStarted
@@ -61,19 +61,6 @@ class Load:
 def metric(engine: EngineProcess, name: str) -> float:
     lines = engine.text("/metrics").splitlines()
     return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(name))
-
-
-def caught_up(lab: Lab, engine: EngineProcess, limit_s: float = 90.0) -> None:
-    ends = {p: lab.end(lab.topics.events, p) for p in range(lab.partitions)}
-
-    def through() -> bool:
-        status, body = engine.get("/partitions")
-        if status != 200:
-            return False
-        found = {each["partition"]: each["position"] for each in body["own"]}  # type: ignore[index, call-overload]
-        return all(found.get(number, 0) >= end for number, end in ends.items())
-
-    wait_for("the end of the log", through, limit_s)
 
 
 def wrong_in_stores(lab: Lab, data: Path) -> list[str]:

@@ -221,7 +221,7 @@ class EngineProcess:
         except AssertionError as error:
             raise AssertionError(f"{error}; {self.get('/readyz')}; {self.tail()}") from None
 
-    def wait_caught_up(self) -> None:
+    def wait_caught_up(self, limit_s: float = 90.0) -> None:
         """Until it has folded everything that is in the log now."""
         ends = {n: self.lab.end(self.lab.topics.events, n) for n in range(self.lab.partitions)}
 
@@ -231,7 +231,7 @@ class EngineProcess:
             found = {each["partition"]: each.get("position", 0) for each in own}
             return all(found.get(number, 0) >= end for number, end in ends.items())
 
-        wait_for("the end of the log", look)
+        wait_for("the end of the log", look, limit_s)
 
     def said(self) -> str:
         """All of its log."""
