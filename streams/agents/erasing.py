@@ -43,6 +43,8 @@ _SWEEP_S: Final = 60.0
 _PAUSE_S: Final = 5.0
 _NUDGE_MIN_S: Final = 1.0
 _LOOK_BACK_S: Final = 60.0
+_AGAIN_S: Final = 600.0
+_RECENT_MS: Final = 2 * 86_400_000
 
 
 async def eraser(ownership: Ownership) -> None:
@@ -65,6 +67,14 @@ class Due(NamedTuple):
     stones: Stones
 
 
+class Again(NamedTuple):
+    """When the archive is looked through once more, for which runs of whose partition."""
+
+    task: PartitionTask
+    runs: frozenset[bytes]
+    at_s: float
+
+
 class Eraser:
     """Takes the partitions in turn."""
 
@@ -77,6 +87,7 @@ class Eraser:
         self._ages = LogAges(ownership.context.settings)
         self._said: dict[bytes, int] = {}
         """By run: the number of our word, which the fold has perhaps not read yet."""
+        self._again: dict[int, Again] = {}
         self._swept_s = 0.0
         self._nudged_s: dict[int, float] = {}
         self._asked_s: dict[int, float] = {}
@@ -100,6 +111,7 @@ class Eraser:
                     await self._erase(due)
                 await self._keep_moving(task)
                 await self._look_back(task)
+                await self._rewrite_again(task)
             except (ArchiveError, SegmentCorrupt, RecordsCorrupt) as error:
                 return self._failed(task.number, "archive", error)
             except (SweepEndedError, WarmLost) as error:
@@ -179,6 +191,32 @@ class Eraser:
         # Seen by the next sweep, unheld for a grace, and deleted by the one after that.
         left_ms = 2 * (settings.grace_ms + settings.sweep_interval_ms)
         return max(logs_ms, _now_ms() + left_ms)
+
+    async def _rewrite_again(self, task: PartitionTask) -> None:
+        """Once more, a while after an erasure or a take-over: what was on its way to the archive
+        then, from us or from who had the partition before, may have arrived since.
+        """
+        fold, archive, now_s = task.fold, self._archive, time.monotonic()
+        if archive is None or not isinstance(fold, Partition) or task.state not in RUNNING:
+            return
+        since_ms = _now_ms() - _RECENT_MS
+        recent = {
+            digest: stone
+            for digest, stone in fold.erasures
+            if stone.number >= 0 and stone.erased_ms >= since_ms
+        }
+        known = self._again.get(task.number)
+        if known is None or known.task is not task or known.runs != recent.keys():
+            self._again[task.number] = Again(task, frozenset(recent), now_s + _AGAIN_S)
+        elif recent and now_s >= known.at_s:
+            self._again[task.number] = known._replace(at_s=float("inf"))
+            archived_to = fold.archived_to
+            found = await in_daemon_thread(
+                lambda: rewrite(archive, task.number, recent, archived_to),
+                f"erase-{task.number}",
+            )
+            if found.segments:
+                log.info("erased once more", partition=task.number, **found._asdict())
 
     async def _keep_moving(self, task: PartitionTask) -> None:
         """A compacted topic closes a file only when something is appended: until the date has

@@ -6,12 +6,13 @@ from typing import cast
 
 import pytest
 from aiokafka import TopicPartition
-from tests.unit.core.log import Log, chain
+from tests.unit.core.log import START_MS, Log, chain
 
 from dalsegno.schemas.control import ControlEvent, ErasureConfirmed, ErasureRequested
 from dalsegno.storage.archive.archive import Archive
 from dalsegno.storage.archive.memory import MemoryObjects
 from dalsegno.storage.archive.objects import ArchiveError, Trouble
+from dalsegno.storage.archive.segment import Kind, SegmentWriter
 from dalsegno.streams.agents.erasing import Eraser
 from dalsegno.streams.core.partition import Partition
 from dalsegno.streams.core.tombstones import digest_of_id
@@ -181,6 +182,27 @@ async def test_a_store_in_trouble_is_counted_and_asked_again(
     assert stand.task.said == []
     assert await stand.turn()
     assert [each.store for each in stand.task.said[0].stores][-1] == "archive"
+
+
+async def test_what_came_into_the_archive_meanwhile_is_taken_out_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("dalsegno.streams.agents.erasing._now_ms", lambda: START_MS + 60_000)
+    monkeypatch.setattr(Partition, "archived_to", 1 << 40)
+    archive = Archive(MemoryObjects(), "p")
+    stand = Stand(erased(), archive=archive)
+    stand.saved()
+    await stand.turn()
+    assert len(stand.task.said) == 1
+    writer = SegmentWriter(0, 1)
+    writer.add(Kind.RUN, "r", b"its state, chosen before", first=1, last=1, count=1)
+    archive.put(writer.finish(1))
+    await stand.turn()
+    assert list(archive.manifests())
+    monkeypatch.setattr("dalsegno.streams.agents.erasing.time.monotonic", lambda: 1e12)
+    await stand.turn()
+    assert not list(archive.manifests())
+    assert len(stand.task.said) == 1
 
 
 async def test_a_word_that_was_perhaps_not_appended_is_said_again() -> None:
