@@ -44,6 +44,7 @@ class About(msgspec.Struct, frozen=True, gc=False):
     dependencies: tuple[str, ...] = ()
     versions: tuple[Version, ...] = ()
     began_ms: int = 0
+    field_versions: tuple[tuple[str, int], ...] = ()
 
 
 class Stage(msgspec.Struct, frozen=True, gc=False):
@@ -222,6 +223,7 @@ class ChainWriter:
             previous=tail.digest if tail is not None else b"",
             versions=versions,
             began_ms=about.began_ms,
+            field_versions=about.field_versions,
         )
         data, link = write_link(header, payload, frame)
         self._tail = after(tail, link, payload, settled)
@@ -319,6 +321,7 @@ def _about(header: Header) -> About:
         header.dependencies,
         header.versions,
         header.began_ms,
+        header.field_versions,
     )
 
 

@@ -183,9 +183,9 @@ def retained(
     )
 
 
-def _of_plan(made: Made) -> tuple[bytes, str, int]:
+def _of_plan(made: Made) -> tuple[bytes, str, int, tuple[tuple[str, int], ...]]:
     """What all versions of one link have in common."""
-    return made.entry.plan.digest, made.schema, made.schema_version
+    return made.entry.plan.digest, made.schema, made.schema_version, made.field_versions
 
 
 def _version(made: Made, operations: int, settled: tuple[tuple[int, int], ...]) -> Version:
@@ -214,4 +214,5 @@ def _about(made: Made, version: Version) -> About:
         tuple(sorted(dependencies)),
         (version,),
         made.began_ms,
+        made.field_versions,
     )

@@ -67,7 +67,8 @@ class Header(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     one; equal when it is stored as it is. `previous`: digest of the link before, empty for a base.
     `by_dictionary`: the payload is compressed by what the chain's payloads end with. `versions`:
     those that the link holds, the last of them `run_version`; only a delta holds more than one.
-    `began_ms`: when the run started, since an id may be used again.
+    `began_ms`: when the run started, since an id may be used again. `field_versions`: context
+    fields that are of another schema version than `schema_version`, in all of its versions.
     """
 
     kind: LinkKind
@@ -86,6 +87,7 @@ class Header(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     by_dictionary: bool = False
     versions: tuple[Version, ...] = ()
     began_ms: int = 0
+    field_versions: tuple[tuple[str, int], ...] = ()
 
 
 class Link(msgspec.Struct, frozen=True, gc=False):

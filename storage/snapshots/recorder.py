@@ -308,6 +308,9 @@ def look(whose: Whose, run_version: int, links: dict[int, bytes], later: Sequenc
         found.settled,
         found.context,
         "chain",
+        found.header.schema,
+        found.header.schema_version,
+        found.header.field_versions,
     )
     if version.number == run_version:
         return Found(past, found.faults)

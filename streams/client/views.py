@@ -163,7 +163,7 @@ class RunVersion:
 
     `at_ms`: log time at which it came to be so, 0 where that is not known. `settled`: the steps
     that were completed, skipped or compensated. `context` lacks the fields of `secrets_omitted`.
-    `source`: whence the engine has it (`chain`, `memory`).
+    `source`: whence the engine has it (`chain`, `memory`). `context_versions`: as in `RunView`.
     """
 
     run_id: str
@@ -178,6 +178,8 @@ class RunVersion:
     context: dict[str, Value]
     secrets_omitted: tuple[str, ...]
     source: str
+    context_schema: str
+    context_versions: dict[str, int]
 
 
 class _Version(msgspec.Struct):
@@ -207,6 +209,7 @@ def read_run(body: bytes) -> RunView:
 def read_version(body: bytes) -> RunVersion:
     """From an engine's answer. Raises as `read_run`."""
     found = msgspec.json.decode(body, type=_Version).version
+    context = values.unpack_map(found.context)
     return RunVersion(
         run_id=found.run_id,
         flow=found.flow,
@@ -217,9 +220,11 @@ def read_version(body: bytes) -> RunVersion:
         plan_digest=found.plan_digest,
         flags=found.flags,
         settled={each.step: each.state for each in found.settled},
-        context=values.unpack_map(found.context),
+        context=context,
         secrets_omitted=found.secrets_omitted,
         source=found.source,
+        context_schema=found.context_schema,
+        context_versions=_versions(found, context),
     )
 
 
@@ -285,7 +290,7 @@ def _view(run: query.RunView, position: int) -> RunView:
     )
 
 
-def _versions(run: query.RunView, context: dict[str, Value]) -> dict[str, int]:
+def _versions(run: query.RunView | VersionView, context: dict[str, Value]) -> dict[str, int]:
     newer = dict(run.field_versions)
     return {name: newer.get(name, run.context_schema_version) for name in context}
 

@@ -44,7 +44,8 @@ class Made(msgspec.Struct, frozen=True, gc=False):
     `began_ms`: log time of the run's start: an id may be used again once its run is forgotten.
     `step`: the one that it settled, if any. `settled`: place and code of each step whose standing
     changed. `operations` lead from the context before to the one after; `first` is the context of a
-    new run. `context_bytes`: packed size of the context after it.
+    new run. `context_bytes`: packed size of the context after it. `field_versions`: of its context
+    schema, as in `RunHead`.
     """
 
     run_id: str
@@ -62,6 +63,7 @@ class Made(msgspec.Struct, frozen=True, gc=False):
     context_bytes: int
     operations: bytes = NO_OPS
     first: bytes | None = None
+    field_versions: tuple[tuple[str, int], ...] = ()
 
     @property
     def weight(self) -> int:
@@ -96,6 +98,9 @@ class VersionView(msgspec.Struct, frozen=True, kw_only=True):
     context: bytes
     secrets_omitted: tuple[str, ...]
     source: str = ""
+    context_schema: str = ""
+    context_schema_version: int = 0
+    field_versions: tuple[tuple[str, int], ...] = ()
 
 
 class Whose(msgspec.Struct, frozen=True, gc=False):
@@ -206,6 +211,7 @@ def _made(draft: Draft) -> Made:
         masked_bytes(context, size, secrets) if secrets else size,
         operations,
         first,
+        head.field_versions,
     )
 
 
@@ -225,6 +231,9 @@ class Past(msgspec.Struct, frozen=True, gc=False):
     settled: Mapping[int, int]
     context: bytes
     source: str
+    schema: str
+    schema_version: int
+    field_versions: tuple[tuple[str, int], ...]
 
 
 class Facts:
@@ -264,7 +273,19 @@ class Facts:
 
 def _past(made: Made, settled: Mapping[int, int], context: bytes, source: str) -> Past:
     digest = made.entry.plan.digest
-    return Past(made.number, made.state, made.flags, made.at_ms, digest, settled, context, source)
+    return Past(
+        made.number,
+        made.state,
+        made.flags,
+        made.at_ms,
+        digest,
+        settled,
+        context,
+        source,
+        made.schema,
+        made.schema_version,
+        made.field_versions,
+    )
 
 
 def move(settled: dict[int, int], moved: Iterable[tuple[int, int]]) -> None:
@@ -302,6 +323,9 @@ def view_past(past: Past, whose: Whose) -> VersionView:
         context=shown,
         secrets_omitted=omitted,
         source=past.source,
+        context_schema=past.schema,
+        context_schema_version=past.schema_version,
+        field_versions=past.field_versions,
     )
 
 
@@ -331,4 +355,7 @@ def view_now(run: Run, source: str = "memory") -> VersionView:
         context=run.context.pack([name for name in names if name not in plan.secrets]),
         secrets_omitted=tuple(name for name in names if name in plan.secrets),
         source=source,
+        context_schema=head.context_schema,
+        context_schema_version=head.context_schema_version,
+        field_versions=head.field_versions,
     )

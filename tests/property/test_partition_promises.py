@@ -197,7 +197,14 @@ class PartitionMachine(RuleBasedStateMachine):
     def attempt_completes(self, pick, conflict):
         who = self.about(pick)
         expected = 1 if conflict and pick % 4 == 0 else None
-        self.put(StepCompleted(**who, ops=self.ops_for(who, pick), expected_run_version=expected))
+        version = 2 if pick % 7 == 3 else 0
+        done = StepCompleted(
+            **who,
+            ops=self.ops_for(who, pick),
+            expected_run_version=expected,
+            context_schema_version=version,
+        )
+        self.put(done)
 
     @rule(pick=picks, kind=st.sampled_from(FailureType), after=st.sampled_from((None, 0, 9_000)))
     def attempt_fails(self, pick, kind, after):
@@ -261,6 +268,7 @@ class PartitionMachine(RuleBasedStateMachine):
                 origin="person",
                 expected_run_version=expected,
                 reply_to="c",
+                context_schema_version=2 if pick % 5 == 3 else 0,
             )
         )
 
