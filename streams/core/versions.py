@@ -159,7 +159,17 @@ class Versions:
         context = masked_context(held.context, plan.secrets)
         settled = standing(enumerate(held.rows))
         return Past(
-            head.run_version, head.state, head.flags, 0, plan.digest, settled, context, "memory"
+            head.run_version,
+            head.state,
+            head.flags,
+            0,
+            plan.digest,
+            settled,
+            context,
+            "memory",
+            head.context_schema,
+            head.context_schema_version,
+            head.field_versions,
         )
 
     def whose(self, run_id: str) -> Whose | None:
