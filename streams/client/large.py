@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Final, cast
 
@@ -24,6 +24,10 @@ from dalsegno.streams.client.failures import StepFailure
 _LOG = logging.getLogger("dalsegno.client")
 _NO_STORE_S: Final = 60.0
 """How long "there is no store" is believed."""
+_RENEW_AFTER_S: Final = 60.0
+"""What was put longer ago is renewed before the event that names it is sent. A store vouches for
+half its grace, hours; a step may wait for the store as long as it may run, days.
+"""
 
 
 class Large:
@@ -35,8 +39,10 @@ class Large:
         partition: int,
         patience: Patience,
         secrets: Collection[str] = (),
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._blobs = blobs
+        self._clock = clock
         self._partition = partition
         self._patience = patience
         self._secrets = secrets
@@ -72,12 +78,16 @@ class Large:
 
         Raises `ValueRefusedError`, `BlobMissing` for a reference to nothing, and as `Blobs.put`.
         """
+        began_s = self._clock()
         found: dict[str, Value] = {}
         for name, packed in self._packed(fields):
             value = cast(Value, fields[name])
-            for blob in _blobs_in(value) if references(packed) else ():
-                self._renew(blob)
+            self._renew_all([value] if references(packed) else [])
             found[name] = self._put(packed) if self.too_long(packed, name) else value
+        while self._clock() - began_s > _RENEW_AFTER_S:
+            # A store that was away in between: what was put first is vouched for anew.
+            began_s = self._clock()
+            self._renew_all(found.values())
         return found
 
     def kept_bytes(self, packed: bytes) -> bytes:
@@ -101,6 +111,11 @@ class Large:
             )  # fmt: skip
             self._blobs.off_until_s = time.monotonic() + _NO_STORE_S
             return values.unpack(packed, bytes_max=BLOB_BYTES_MAX)
+
+    def _renew_all(self, named: Iterable[Value]) -> None:
+        for value in named:
+            for blob in _blobs_in(value):
+                self._renew(blob)
 
     def _renew(self, blob: Blob) -> None:
         assert self._blobs is not None, "asked by `needs_store`"

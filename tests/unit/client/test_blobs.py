@@ -214,6 +214,16 @@ def test_large_fields_become_blobs_and_small_ones_stay(engine: BlobEngine) -> No
     assert large(engine).whole(kept) == fields
 
 
+def test_what_was_put_long_before_the_last_is_renewed_before_the_event(
+    lab: BlobLab, engine: BlobEngine
+) -> None:
+    passing = iter((0.0, 4_000.0, 4_000.0, 4_001.0))
+    made = Large(blobs_of(engine.url), 1, LONG, clock=lambda: next(passing))
+    kept = made.kept({"first": DOCUMENT, "second": DOCUMENT + "2"})
+    assert engine.asked == ["POST", "PUT", "POST", "PUT", "POST", "POST"]
+    assert len(lab.keys()) == len(kept) == 2
+
+
 def test_without_large_fields_nobody_is_asked(engine: BlobEngine) -> None:
     assert not large(engine).needs_store({"pages": 400, "list": [1, {"a": None}]})
     assert engine.asked == []

@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dalsegno.ops.cli.render import plain
 from dalsegno.schemas.blob import PACKED_BYTES, Blob, references
 from dalsegno.schemas.errors import ValueRefusedError
 from dalsegno.schemas.values import Value, pack, unpack
+from dalsegno.streams.engine.jsonable import jsonable
 
 BLOB = Blob.of(b"what is kept elsewhere")
 DIGEST = BLOB.digest
@@ -95,3 +97,10 @@ def test_no_key_can_be_one() -> None:
 def test_other_extensions_stay_refused() -> None:
     with pytest.raises(ValueRefusedError, match="a Ext has no place"):
         pack([msgspec.msgpack.Ext(1, b"x" * 40)])  # type: ignore[list-item]
+
+
+def test_screens_and_programs_are_shown_the_reference_and_never_bytes() -> None:
+    shown = {"document": str(BLOB), "list": [str(BLOB)]}
+    value = {"document": BLOB, "list": [BLOB]}
+    assert plain(value) == shown
+    assert jsonable(value) == shown
