@@ -23,8 +23,10 @@ class EngineError(Exception):
 class NoSuchRunError(Exception):
     """The owner of its partition does not know the run."""
 
-    def __init__(self, run_id: str) -> None:
-        super().__init__(f"no run {run_id}: see `dalsegno runs`")
+    def __init__(self, run_id: str, answer: bytes = b"") -> None:
+        erased = b'"erased"' in answer
+        said = "it was erased" if erased else f"no run {run_id}: see `dalsegno runs`"
+        super().__init__(said)
 
 
 def claims(settings: EngineSettings) -> dict[int, Claim]:
@@ -88,7 +90,7 @@ class Engines:
         """The run as its owner sees it, as JSON fields. Raises NoSuchRunError, EngineError."""
         status, body = self._any(f"/runs/{urllib.parse.quote(run_id, safe='')}")
         if status == http.client.NOT_FOUND:
-            raise NoSuchRunError(run_id)
+            raise NoSuchRunError(run_id, body)
         return msgspec.convert(_decode(status, body), _Run).run
 
     def version(self, run_id: str, run_version: int) -> dict[str, object] | None:

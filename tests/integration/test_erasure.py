@@ -18,7 +18,7 @@ from dalsegno.client import Client, Flow
 from dalsegno.ops.archived import open_archive
 from dalsegno.ops.embedded import EmbeddedKafka
 from dalsegno.ops.embedded.s3 import EmbeddedS3
-from dalsegno.schemas.events import FailureType
+from dalsegno.schemas.events import FailureType, StepStarted
 from dalsegno.schemas.partitioner import partition_for
 from dalsegno.streams.engine.settings import EngineSettings
 
@@ -203,10 +203,15 @@ def test_after_the_date_no_store_has_a_byte_of_it(
     assert in_files(tmp_path / "data", raw) == []
     checked = command(environment, "verify", "--json")
     assert checked.returncode == 0, checked.stdout
+    assert "it was erased" in command(environment, "show", run_id).stderr
     plain = command(environment, "erase", run_id, "--receipt").stdout
     assert f"{lab.topics.events}" in plain
     assert "retention.ms has no limit: set one" in plain
     assert command(environment, "audit", run_id).returncode == 5, "nothing is left to audit"
+
+    late = StepStarted(run_id=run_id, step="pay", epoch=0, attempt=2, source=mark)
+    lab.send([late])
+    wait_for("the late report to be refused", lambda: told_late(environment, run_id) == 1, LIMIT_S)
 
     deleting = [
         name for name in lab_topics(lab) if name.startswith(lab.prefix) and "changelog" not in name
@@ -226,9 +231,15 @@ def test_after_the_date_no_store_has_a_byte_of_it(
         return not any(in_files(tmp_path / place, raw) for place in ("kafka", "data", "s3"))
 
     wait_for("every byte to be gone", gone, LIMIT_S, 0.5)
+    assert not in_archive(settings, raw), "what came late is archived without its content"
     assert not any(in_files(tmp_path / place, run_id.encode()) for place in ("kafka", "s3"))
     others_are_whole(environment, client)
     assert engine.term() == 0
+
+
+def told_late(environment: dict[str, str], run_id: str) -> int:
+    shown = command(environment, "erase", run_id, "--receipt", "--json")
+    return int(json.loads(shown.stdout)["late"])
 
 
 def lab_topics(lab: Lab) -> list[str]:
