@@ -88,7 +88,8 @@ def blank(data: bytes, stones: Stones, outcomes: Mapping[int, str]) -> bytes | N
             payload = pack_records([_blanked(entry.kind, each, stones, outcomes) for each in found])
         elif _named(entry, stones):
             continue
-        left = True
+        # What only serves states that have gone is nothing to keep a segment for.
+        left = left or entry.kind in _OF_RECORDS or entry.kind is Kind.RUN
         writer.add(
             entry.kind, entry.name, payload,
             first=entry.first_offset, last=entry.last_offset, count=entry.count,
