@@ -184,13 +184,12 @@ class Demo:
     def history(self, console: Console, run_id: str) -> bool:
         """All processes and Kafka end; then one run's history, from the bucket alone."""
         env = {**os.environ, **self.env}
-        second_act.history(env, run_id)
+        whole = second_act.wait_archived(env, run_id)
         self.fleet.stop()
         self.kafka.stop()
-        found = second_act.history(env, run_id)
         console.print(f"Kafka is off. Run {run_id}, from S3 alone:")
-        console.print(found.text, highlight=False, markup=False)
-        return found.whole
+        console.print(second_act.history(env, run_id), highlight=False, markup=False)
+        return whole
 
     def down(self) -> None:
         self.fleet.stop()

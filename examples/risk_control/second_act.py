@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from dalsegno.ops.embedded.s3 import EmbeddedS3
 from examples.risk_control.faults import Fault
@@ -54,25 +54,22 @@ class Disk:
         return Fault(at, name, lose, 1.0, lambda: fleet.restart(self._engine))
 
 
-class History(NamedTuple):
-    """A run as the bucket tells it."""
-
-    text: str
-    whole: bool
-
-
-def history(env: dict[str, str], run_id: str) -> History:
-    """`dalsegno audit RUN --archive-only`, once the run's end is in the bucket."""
+def wait_archived(env: dict[str, str], run_id: str) -> bool:
+    """Until the run's end is in the bucket, and all of it folds as it was archived."""
     limit = time.monotonic() + _LIMIT_S
-    whole = False
-    while not whole and time.monotonic() < limit:
-        time.sleep(_LOOK_S)
+    while time.monotonic() < limit:
         done = _audit(env, run_id, "--json")
         if done.returncode == 0:
             document = json.loads(done.stdout)
-            ended = document["transitions"][-1]["run_state_after"] == "succeeded"
-            whole = ended and not document["differences"]
-    return History(_audit(env, run_id).stdout, whole)
+            if document["transitions"][-1]["run_state_after"] == "succeeded":
+                return not document["differences"]
+        time.sleep(_LOOK_S)
+    return False
+
+
+def history(env: dict[str, str], run_id: str) -> str:
+    """What `dalsegno audit RUN --archive-only` prints."""
+    return _audit(env, run_id).stdout
 
 
 def _audit(env: dict[str, str], run_id: str, *more: str) -> subprocess.CompletedProcess[str]:
