@@ -17,6 +17,7 @@ import msgspec
 
 from dalsegno.storage.archive.objects import ArchiveError, Objects, Trouble
 from dalsegno.storage.archive.segment import (
+    STATES,
     Damage,
     Entry,
     Index,
@@ -29,6 +30,7 @@ from dalsegno.storage.archive.segment import (
 MANIFEST_BYTES_MAX: Final = 16 << 20
 _SEGMENTS: Final = "segments/"
 _MANIFESTS: Final = "manifests/"
+_RUNS: Final = "runs-"
 _DIGEST_CHARS: Final = 16
 _DIGEST_BYTES: Final = 32
 
@@ -141,6 +143,15 @@ class Archive:
         for each in self._objects.list(prefix):
             name = each.key.removeprefix(self._prefix + _MANIFESTS)
             if offsets_of(name) is not None and name[:5].isdecimal():
+                yield name
+
+    def state_names(self, partition: int | None = None) -> Iterator[str]:
+        """Of the segments with states of runs, by partition and position. Raises `ArchiveError`."""
+        prefix = self._prefix + _MANIFESTS
+        parts = "" if partition is None else f"{partition:05d}/{_RUNS}"
+        for each in self._objects.list(prefix + parts):
+            name = each.key.removeprefix(prefix)
+            if name[:5].isdecimal() and name[6:].startswith(_RUNS):
                 yield name
 
     def manifests(self, partition: int | None = None) -> Iterator[Manifest]:
@@ -278,6 +289,9 @@ class _Reader:
 
 def _name(index: Index, digest: bytes) -> str:
     first, last = _span(index)
+    if all(entry.kind in STATES for entry in index.entries):
+        # Not among those of events, which follow each other by their names.
+        return f"{index.partition:05d}/{_RUNS}{last:020d}-{digest.hex()[:_DIGEST_CHARS]}"
     return f"{index.partition:05d}/{first:020d}-{last:020d}-{digest.hex()[:_DIGEST_CHARS]}"
 
 
@@ -312,7 +326,7 @@ def _manifest(name: str, digest: bytes, size: int, index: Index) -> Manifest:
         created_at_ms=index.created_at_ms,
         first_offset=first,
         last_offset=last,
-        records=sum(entry.count for entry in index.entries if entry.kind is not Kind.RUN),
+        records=sum(entry.count for entry in index.entries if entry.kind not in STATES),
         transitions_to=index.transitions_to,
         run_ids=runs,
     )

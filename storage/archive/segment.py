@@ -43,6 +43,12 @@ class Kind(IntEnum):
     """Records of the events topic, in order; see `records`."""
     TRANSITIONS = 2
     """Transitions of a partition, in order; see `records`."""
+    PLAN = 3
+    """A plan that runs of the segment follow, packed; named by its digest in hexadecimal."""
+
+
+STATES: Final = frozenset({Kind.RUN, Kind.PLAN})
+"""Kinds of what runs were, as opposed to what happened."""
 
 
 class Damage(StrEnum):

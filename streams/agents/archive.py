@@ -20,6 +20,8 @@ from dalsegno.storage.archive.archive import Archive, Manifest
 from dalsegno.storage.archive.objects import ArchiveError
 from dalsegno.storage.archive.s3 import S3Objects
 from dalsegno.storage.archive.segment import SegmentCorrupt
+from dalsegno.streams.agents.archive_restore import Restorer
+from dalsegno.streams.agents.archive_states import StateArchiver
 from dalsegno.streams.agents.archive_sweep import Sweep
 from dalsegno.streams.core.partition import Partition
 from dalsegno.streams.engine import metrics_archive
@@ -46,10 +48,21 @@ async def archiver(ownership: Ownership) -> None:
         await asyncio.Event().wait()
     objects = S3Objects(settings.archive.s3())
     archive = Archive(objects, settings.archive_prefix)
+    restorer = Restorer(archive, ownership.context.metrics)
     try:
-        await Archiver(ownership, archive).run()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(Archiver(ownership, archive).run())
+            group.create_task(_restore(ownership, restorer))
     finally:
+        await restorer.close()
         objects.close()
+
+
+async def _restore(ownership: Ownership, restorer: Restorer) -> None:
+    """For ever, and whatever becomes of what is put."""
+    while True:
+        restorer.turn(list(ownership.tasks.values()))
+        await asyncio.sleep(_LOOK_S)
 
 
 class Archiver:
@@ -64,6 +77,9 @@ class Archiver:
         """By partition: since when its archive has stood at this offset."""
         self._more: dict[int, int] = {}
         """By partition: from where on it is behind; that is not waited with."""
+        self._states = StateArchiver(
+            archive, self._settings.archive, self._metrics, ownership.context.layout.partitions
+        )
         self._sweep = Sweep(archive, self._settings.archive, self._metrics)
         self._alone: dict[int, tuple[int, float]] = {}
         """By partition: since when our own word has stood alone at this offset."""
@@ -103,8 +119,13 @@ class Archiver:
             if isinstance(task.fold, Partition) and task.state in RUNNING:
                 try:
                     await self._sweep.turn(task.number, task.fold.archived_to)
+                    await self._states.turn(task)
                 except (ArchiveError, SegmentCorrupt) as error:
                     self._failed(task.number, error)
+                    return
+                except OutcomeUnknownError as error:
+                    log.info("archiving waits for Kafka", partition=task.number, error=str(error))
+                    self._bound_s = _PAUSE_FIRST_S
                     return
         self._bound_s = 0.0
 

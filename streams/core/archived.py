@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
+from itertools import islice
 from typing import NamedTuple
 
 from dalsegno.streams.core.capturing import parts_of
@@ -23,6 +24,9 @@ from dalsegno.streams.core.runstate import Run
 from dalsegno.streams.core.state_codec import KIND_RUN, read_head, read_prefix
 from dalsegno.streams.core.warm import PackedRun
 
+Wanted = tuple[str, ColdHead]
+"""A run that is to come back, and what its stub says."""
+
 
 class Idle(NamedTuple):
     """Which runs an owner archives: not touched since `since_ms`, no deadline before `due_ms`."""
@@ -32,12 +36,15 @@ class Idle(NamedTuple):
 
 
 class Resting(NamedTuple):
-    """A run that may leave: its parts as `pack_parts` gives them, their digest, its plan's."""
+    """A run that may leave: its parts as `pack_parts` gives them, their digest, its plan's, and
+    when it was last changed.
+    """
 
     run_id: str
     parts: bytes
     digest: bytes
     plan: bytes
+    updated_ms: int
 
 
 class Archived:
@@ -58,11 +65,46 @@ class Archived:
         """Runs that had changed when their segment was confirmed, so far."""
         return self._cold.stayed
 
-    def wanted(self) -> list[tuple[str, ColdHead]]:
-        """Runs that are to come back, those that have waited for longest first."""
-        found = [(run_id, self._runs.get(run_id)) for run_id in self._runs.wanted]
+    def is_wanted(self, run_id: str) -> bool:
+        """Whether a run is to come back."""
+        return run_id in self._runs.wanted
+
+    @property
+    def wanted_count(self) -> int:
+        """Runs that are to come back."""
+        return len(self._runs.wanted)
+
+    def wanted(self, limit: int | None = None, but: Container[str] = ()) -> list[Wanted]:
+        """Of them those that have waited for longest, as far as is known, and none of `but`.
+
+        Raises `WarmLost`.
+        """
+        names = islice((name for name in self._runs.wanted if name not in but), limit)
+        found = [(run_id, self._runs.get(run_id)) for run_id in list(names)]
         heads = [(run_id, held.head) for run_id, held in found if isinstance(held, Cold)]
         return sorted(heads, key=lambda each: (each[1].wanted_ms, each[0]))
+
+    def ids(self, after: str, limit: int) -> list[str] | None:
+        """The next run ids behind `after` in the store, in order; None without a store.
+
+        Raises `WarmLost`.
+        """
+        held = self._runs.residency
+        return None if held is None else held.warm.ids(after, limit)
+
+    def names(self) -> list[str]:
+        """Ids of the runs in memory, as of now."""
+        return list(self._runs.held_ids())
+
+    def outside(self, run_ids: list[str], idle: Idle) -> list[Resting]:
+        """Of these runs, which are not in memory, those that may leave. Raises `WarmLost`."""
+        residency = self._runs.residency
+        if residency is None or not run_ids:
+            return []
+        back = self._cold.back_since(idle.since_ms)
+        found = residency.warm.load(run_ids)
+        judged = [resting_of(run_id, packed, idle) for run_id, packed in found.items()]
+        return [each for each in judged if each is not None and each.run_id not in back]
 
     def split(self, run_ids: Iterable[str], idle: Idle) -> tuple[list[Resting], list[str]]:
         """Of these runs those in memory that may leave, and those that are not in memory."""
@@ -79,10 +121,8 @@ class Archived:
                 found = resting_of(run_id, held, idle)
                 resting += [] if found is None else [found]
             elif isinstance(held, Run) and _is_idle(held, idle):
-                parts = pack_parts(parts_of(run_id, held))
-                plan = held.entry.plan.digest
-                if len(parts) <= PARTS_BYTES_MAX:
-                    resting.append(Resting(run_id, parts, digest_of_parts(parts), plan))
+                found = _resting(run_id, held, held.entry.plan.digest, held.head.updated_ms)
+                resting += [] if found is None else [found]
         return resting, [] if self._runs.residency is None else outside
 
     def plan_parts(self, digest: bytes) -> list[tuple[bytes, bytes]]:
@@ -109,7 +149,12 @@ def resting_of(run_id: str, packed: PackedRun, idle: Idle) -> Resting | None:
     head = read_head(run_id, packed.header)
     if not rests(head, prefix.live_due, None) or head.updated_ms > idle.since_ms:
         return None
-    parts = pack_parts(parts_of(run_id, packed))
+    return _resting(run_id, packed, prefix.plan, head.updated_ms)
+
+
+def _resting(run_id: str, held: Run | PackedRun, plan: bytes, updated_ms: int) -> Resting | None:
+    """None for a run that would not fit in a record of the log: it stays where it is."""
+    parts = pack_parts(parts_of(run_id, held))
     if len(parts) > PARTS_BYTES_MAX:
         return None
-    return Resting(run_id, parts, digest_of_parts(parts), prefix.plan)
+    return Resting(run_id, parts, digest_of_parts(parts), plan, updated_ms)

@@ -34,6 +34,11 @@ class ArchiveSettings(BaseSettings):
     interval_ms: int = Field(
         default=300_000, ge=100, description="how old an event is when it is archived"
     )
+    idle_ms: int = Field(
+        default=24 * 3_600_000,
+        ge=0,
+        description="a run that waits for so long leaves for the archive; 0: none does",
+    )
     segment_bytes: int = Field(default=32 << 20, ge=1 << 16, le=128 << 20)
     backlog_events: int = Field(
         default=5_000_000,
