@@ -24,8 +24,10 @@ from dalsegno.streams.agents.archive_restore import Restorer
 from dalsegno.streams.agents.archive_states import StateArchiver
 from dalsegno.streams.agents.archive_sweep import Sweep
 from dalsegno.streams.core.partition import Partition
+from dalsegno.streams.core.warm import WarmLost
 from dalsegno.streams.engine import metrics_archive
 from dalsegno.streams.engine.archiving import Segmenter, Wanted
+from dalsegno.streams.engine.beside import unread
 from dalsegno.streams.engine.daemon import in_daemon_thread
 from dalsegno.streams.engine.errors import OutcomeUnknownError, RestoreError
 from dalsegno.streams.engine.log_ages import LogAges
@@ -42,10 +44,11 @@ _SHARE: Final = 4
 
 
 async def archiver(ownership: Ownership) -> None:
-    """Archive for as long as the engine runs; does nothing without a bucket."""
+    """Archive, and bring runs back, for as long as the engine runs."""
     settings = ownership.context.settings
     if not settings.archive.enabled:
-        await asyncio.Event().wait()
+        # Runs that are wanted from an archive that nobody named must not wait unheard.
+        await _restore(ownership, Restorer(None, ownership.context.metrics))
     objects = S3Objects(settings.archive.s3())
     archive = Archive(objects, settings.archive_prefix)
     restorer = Restorer(archive, ownership.context.metrics)
@@ -123,6 +126,8 @@ class Archiver:
                 except (ArchiveError, SegmentCorrupt) as error:
                     self._failed(task.number, error)
                     return
+                except WarmLost as error:
+                    unread(task.warm, error)
                 except OutcomeUnknownError as error:
                     log.info("archiving waits for Kafka", partition=task.number, error=str(error))
                     self._bound_s = _PAUSE_FIRST_S

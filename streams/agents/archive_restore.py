@@ -22,7 +22,9 @@ from dalsegno.storage.archive.objects import ArchiveError, Trouble
 from dalsegno.storage.archive.segment import SegmentCorrupt
 from dalsegno.streams.core.cold import ColdHead
 from dalsegno.streams.core.partition import Partition
+from dalsegno.streams.core.warm import WarmLost
 from dalsegno.streams.engine import metrics_archive
+from dalsegno.streams.engine.beside import unread
 from dalsegno.streams.engine.daemon import in_daemon_thread
 from dalsegno.streams.engine.errors import OutcomeUnknownError
 from dalsegno.streams.engine.metrics import EngineMetrics
@@ -59,15 +61,16 @@ Key = tuple[int, str]
 class Restorer:
     """For the partitions of one engine. `turn` is called often, and starts fetches."""
 
-    def __init__(self, archive: Archive, metrics: EngineMetrics) -> None:
-        self._states = States(archive)
+    def __init__(self, archive: Archive | None, metrics: EngineMetrics) -> None:
+        """`archive`: None where the settings name no bucket."""
+        self._states = None if archive is None else States(archive)
         self._metrics = metrics
         self._tries: dict[Key, _Try] = {}
         self._fetches: set[asyncio.Task[None]] = set()
         self._jitter = random.random
 
     def turn(self, tasks: list[PartitionTask]) -> None:
-        """Starts what may be started. Raises `WarmLost`."""
+        """Starts what may be started."""
         gauges = (metrics_archive.ARCHIVE_RUNS, metrics_archive.ARCHIVE_WANTED)
         for gauge in (*gauges, metrics_archive.ARCHIVE_WANTED_AGE, metrics_archive.ARCHIVE_LOST):
             self._metrics.clear(gauge)
@@ -75,7 +78,10 @@ class Restorer:
         self._tries = {key: each for key, each in self._tries.items() if key[0] in numbers}
         for task in tasks:
             if isinstance(task.fold, Partition) and task.state in RUNNING:
-                self._partition(task, task.fold)
+                try:
+                    self._partition(task, task.fold)
+                except WarmLost as error:
+                    unread(task.warm, error)
 
     def _partition(self, task: PartitionTask, fold: Partition) -> None:
         number, archived, now_s = task.number, fold.archived, time.monotonic()
@@ -111,9 +117,7 @@ class Restorer:
 
     async def _fetch(self, task: PartitionTask, run_id: str, head: ColdHead, at: _Try) -> None:
         try:
-            parts = await in_daemon_thread(
-                lambda: self._states.parts(head.segment, run_id, head.digest), f"restore-{run_id}"
-            )
+            parts = await self._parts(run_id, head)
             event = RunRestored(
                 run_id=run_id, restore_id=_restore_id(head), parts=parts, digest=head.digest
             )
@@ -130,6 +134,16 @@ class Restorer:
             self._later(at)
         finally:
             at.busy = False
+
+    async def _parts(self, run_id: str, head: ColdHead) -> bytes:
+        """Fetched and compared. Raises `ArchiveError`, `SegmentCorrupt`."""
+        states = self._states
+        if states is None:
+            detail = "the settings name no bucket, and runs of this cluster are in one"
+            raise ArchiveError(Trouble.CONFIGURED, head.segment, detail)
+        return await in_daemon_thread(
+            lambda: states.parts(head.segment, run_id, head.digest), f"restore-{run_id}"
+        )
 
     async def _failed(
         self,

@@ -7,6 +7,7 @@ is: the fold compares. A crash between any two steps leaves an object that nothi
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
@@ -51,12 +52,20 @@ class StateArchiver:
     """For the partitions of one engine. `turn` is called often, and does little."""
 
     def __init__(
-        self, archive: Archive, settings: ArchiveSettings, metrics: EngineMetrics, partitions: int
+        self,
+        archive: Archive,
+        settings: ArchiveSettings,
+        metrics: EngineMetrics,
+        partitions: int,
+        *,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
+        """`now_ms`: the time of day, near enough to the broker's."""
         self._archive = archive
         self._settings = settings
         self._metrics = metrics
         self._partitions = partitions
+        self._now_ms = now_ms
         self._walks: dict[int, _Walk] = {}
 
     async def turn(self, task: PartitionTask) -> None:
@@ -80,7 +89,7 @@ class StateArchiver:
 
     def _look(self, walk: _Walk, archived: Archived) -> bool:
         """The next few runs; True when it was through all of them."""
-        now_ms, idle_ms = time.time_ns() // 1_000_000, self._settings.idle_ms
+        now_ms, idle_ms = self._now_ms(), self._settings.idle_ms
         # One that is due soon would only come back.
         idle = Idle(now_ms - idle_ms, now_ms + idle_ms // 4)
         page = archived.ids(walk.after, _LOOKED_AT_ONCE)

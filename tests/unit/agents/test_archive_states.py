@@ -1,0 +1,262 @@
+"""States of runs go to an archive and come back, whatever the store makes of it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+
+import pytest
+from tests.unit.core.log import START_MS, Log, chain, escalations, handoffs, view
+from tests.unit.core.shelf import waiting_for_a_person
+from tests.unit.people.asking import decision, failed
+
+from dalsegno.schemas.control import ControlEvent, RunRestored
+from dalsegno.schemas.events import RunPaused
+from dalsegno.schemas.outputs import Outcome
+from dalsegno.storage.archive.archive import Archive
+from dalsegno.storage.archive.memory import MemoryObjects
+from dalsegno.storage.archive.objects import ArchiveError, Trouble
+from dalsegno.streams.agents import archive_restore, archive_states
+from dalsegno.streams.agents.archive_restore import Restorer
+from dalsegno.streams.agents.archive_states import StateArchiver
+from dalsegno.streams.core.actions import Output
+from dalsegno.streams.engine.archive_settings import ArchiveSettings
+from dalsegno.streams.engine.errors import OutcomeUnknownError
+from dalsegno.streams.engine.metrics import EngineMetrics
+from dalsegno.streams.engine.producers import Appended
+from dalsegno.streams.engine.task import TaskState
+
+SETTINGS = ArchiveSettings(bucket="b", idle_ms=1_000, interval_ms=100)
+
+
+class Task:
+    """What the agents use of a partition task, over a log of a test."""
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self.number = 0
+        self.state = TaskState.READY
+        self.warm = None
+        self.broken = 0
+        self.out: list[Output] = []
+        self.appended: list[ControlEvent] = []
+
+    @property
+    def fold(self):  # type: ignore[no-untyped-def]
+        return self.log.partition
+
+    async def append_control(self, event: ControlEvent) -> Appended:
+        if self.broken:
+            self.broken -= 1
+            raise OutcomeUnknownError("nobody knows")
+        offset = self.log.partition.position
+        self.appended.append(event)
+        self.out += self.log.put(event)
+        return Appended(offset, self.log.now_ms)
+
+
+class Liar(MemoryObjects):
+    """Fails, forgets and lies as it is told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.trouble: Trouble | None = None
+        self.spoil: Callable[[bytes], bytes] | None = None
+
+    def get(self, key: str, first: int = 0, size: int | None = None) -> bytes:
+        if self.trouble is not None:
+            raise ArchiveError(self.trouble, key, "as told")
+        found = super().get(key, first, size)
+        return found if self.spoil is None else self.spoil(found)
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive_restore, "_PAUSE_FIRST_S", 0.0)
+    monkeypatch.setattr(archive_restore, "_PAUSE_MAX_S", 0.0)
+
+
+def archiver(objects: MemoryObjects) -> StateArchiver:
+    return at(START_MS + 600_000, objects)
+
+
+def at(now_ms: int, objects: MemoryObjects, settings: ArchiveSettings = SETTINGS) -> StateArchiver:
+    archive = Archive(objects, "p")
+    return StateArchiver(archive, settings, EngineMetrics(), 1, now_ms=lambda: now_ms)
+
+
+async def restored(task: Task, restorer: Restorer, turns: int = 50) -> None:
+    """Looks until nothing is wanted any more, or often enough."""
+    for _ in range(turns):
+        restorer.turn([task])  # type: ignore[list-item]
+        await asyncio.gather(*restorer._fetches)
+        if not task.fold.archived.wanted_count:
+            return
+
+
+def there_and_back(objects: MemoryObjects) -> tuple[Task, list[Output]]:
+    log, package = waiting_for_a_person()
+    task = Task(log)
+
+    async def go() -> None:
+        await archiver(objects).turn(task)  # type: ignore[arg-type]
+        assert view(log).kind == "archived"
+        log.put(decision(package, "retry"))
+        await restored(task, Restorer(Archive(objects, "p"), EngineMetrics()))
+
+    asyncio.run(go())
+    return task, task.out
+
+
+def test_a_run_that_waits_for_long_leaves_and_comes_back_for_a_decision() -> None:
+    objects = MemoryObjects()
+    task, out = there_and_back(objects)
+    assert view(task.log).kind == "run"
+    assert [h.epoch for h in handoffs(out)] == [2]
+    archive = Archive(objects, "p")
+    assert list(archive.names()) == [], "no segment of events"
+    (name,) = archive.state_names()
+    assert archive.manifest(name).run_ids == {"r": 3}
+    archive.verify(archive.manifest(name))
+
+
+def test_one_that_is_young_or_due_soon_stays_and_with_no_limit_all_do() -> None:
+    log, _ = waiting_for_a_person()
+    deadline = log.partition.next_log_deadline_ms
+    assert deadline is not None
+    never = ArchiveSettings(bucket="b", idle_ms=0)
+    for now_ms, settings, leaves in (
+        (START_MS + 999, SETTINGS, False),
+        (deadline - 200, SETTINGS, False),
+        (START_MS + 600_000, never, False),
+        (deadline - 300, SETTINGS, True),
+    ):
+        asyncio.run(at(now_ms, MemoryObjects(), settings).turn(Task(log)))  # type: ignore[arg-type]
+        assert (view(log).kind == "archived") is leaves
+
+
+def test_many_runs_leave_in_segments_of_a_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive_states, "SEGMENT_RUNS_MAX", 7)
+    monkeypatch.setattr(archive_states, "_LOOKED_AT_ONCE", 5)
+    log = Log()
+    for number in range(23):
+        run_id = f"r{number:02d}"
+        log.start(chain(1), run_id)
+        log.began("s0", run_id=run_id)
+        failed(log, "s0", run_id=run_id)
+    log.partition.capture()
+    task, objects = Task(log), MemoryObjects()
+    states = archiver(objects)
+
+    async def go() -> None:
+        for _ in range(10):
+            await states.turn(task)  # type: ignore[arg-type]
+
+    asyncio.run(go())
+    assert log.partition.archived.count == 23
+    sizes = [len(event.run_ids) for event in task.appended]  # type: ignore[attr-defined]
+    assert sum(sizes) == 23
+    assert max(sizes) <= 10
+    archive = Archive(objects, "p")
+    for name in archive.state_names(0):
+        manifest = archive.manifest(name)
+        kinds = [entry.kind.name for entry in archive.index(manifest).entries]
+        assert kinds.count("PLAN") == 1, "each plan once"
+    for number in range(23):
+        log.put(_paused(f"r{number:02d}"))
+    asyncio.run(restored(task, Restorer(archive, EngineMetrics())))
+    assert log.partition.archived.count == 0
+    assert log.partition.waiting == 0
+
+
+def _paused(run_id: str):  # type: ignore[no-untyped-def]
+    return RunPaused(run_id=run_id, request_id="p")
+
+
+@pytest.mark.parametrize("trouble", list(Trouble))
+def test_what_passes_is_tried_again_and_no_run_is_at_fault(trouble: Trouble) -> None:
+    log, package = waiting_for_a_person()
+    task, objects = Task(log), Liar()
+    metrics = EngineMetrics()
+    restorer = Restorer(Archive(objects, "p"), metrics)
+
+    async def go() -> None:
+        await archiver(objects).turn(task)  # type: ignore[arg-type]
+        log.put(decision(package, "retry"))
+        objects.trouble = trouble
+        await restored(task, restorer, 3)
+        assert view(log).kind == "archived"
+        objects.trouble = None
+        await restored(task, restorer)
+
+    asyncio.run(go())
+    assert view(log).kind == "run"
+    lost = trouble in {Trouble.MISSING, Trouble.DAMAGED}
+    notices = [each for each in escalations(task.out) if each.reason == "not_restored"]
+    assert len(notices) == lost
+    text = metrics.text().decode()
+    assert f'restore_failures_total{{trouble="{trouble}"}} 3.0' in text
+
+
+def test_bytes_that_are_others_never_become_a_run_and_a_person_hears_of_it_once() -> None:
+    log, package = waiting_for_a_person()
+    task, objects = Task(log), Liar()
+    rng = random.Random(1)
+
+    def flipped(data: bytes) -> bytes:
+        spoiled = bytearray(data)
+        spoiled[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+        return bytes(spoiled)
+
+    async def go() -> None:
+        await archiver(objects).turn(task)  # type: ignore[arg-type]
+        log.put(decision(package, "retry"))
+        for spoil in (flipped, lambda data: data[:-1], lambda data: b"", lambda data: data + b"x"):
+            objects.spoil = spoil
+            await restored(task, Restorer(Archive(objects, "p"), EngineMetrics()), 10)
+            assert view(log).kind == "archived"
+        objects.spoil = None
+        await restored(task, Restorer(Archive(objects, "p"), EngineMetrics()))
+
+    asyncio.run(go())
+    assert view(log).kind == "run"
+    assert len([e for e in escalations(task.out) if e.reason == "not_restored"]) == 1
+    assert [e for e in task.appended if isinstance(e, RunRestored) and not e.trouble] != []
+
+
+def test_kafka_that_does_not_answer_costs_nothing() -> None:
+    log, package = waiting_for_a_person()
+    task, objects = Task(log), MemoryObjects()
+    states = archiver(objects)
+
+    async def go() -> None:
+        task.broken = 1
+        with pytest.raises(OutcomeUnknownError):
+            await states.turn(task)  # type: ignore[arg-type]
+        assert view(log).kind == "run"
+        for _ in range(3):
+            await archiver(objects).turn(task)  # type: ignore[arg-type]
+        log.put(decision(package, "retry"))
+        task.broken = 2
+        await restored(task, Restorer(Archive(objects, "p"), EngineMetrics()))
+
+    asyncio.run(go())
+    assert view(log).kind == "run"
+    assert log.outcomes == [Outcome.APPLIED, Outcome.APPLIED]
+
+
+def test_without_a_bucket_runs_that_are_wanted_are_counted_as_misconfigured() -> None:
+    log, package = waiting_for_a_person()
+    task, objects, metrics = Task(log), MemoryObjects(), EngineMetrics()
+
+    async def go() -> None:
+        await archiver(objects).turn(task)  # type: ignore[arg-type]
+        log.put(decision(package, "retry"))
+        await restored(task, Restorer(None, metrics), 2)
+
+    asyncio.run(go())
+    text = metrics.text().decode()
+    assert 'dalsegno_archive_restore_failures_total{trouble="configured"} 2.0' in text
+    assert 'dalsegno_archive_runs_wanted{partition="0"} 1.0' in text
+    assert view(log).kind == "archived"
