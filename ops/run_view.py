@@ -101,12 +101,17 @@ def run_row(run: Fields) -> tuple[object, ...]:
     return (
         run.get("run_id"),
         f"{run.get('flow')} v{run.get('flow_version')}" if run.get("flow") else "-",
-        run.get("state") or run.get("kind"),
+        _state(run),
         run.get("run_version"),
         done,
         f"{step['step']} ({step['state']})" if step else "-",
         _time(_number(run, "expires_ms")) or "-",
     )
+
+
+def _state(run: Fields) -> object:
+    state = run.get("state") or run.get("kind")
+    return f"{state} (archived)" if run.get("kind") == "archived" else state
 
 
 def _number(fields: Fields, name: str) -> int:

@@ -42,6 +42,7 @@ from dalsegno.ops.cli import (
     recovery_release,
     replay,
     report,
+    restore,
     rules_activate,
     rules_show,
     runs,
@@ -74,6 +75,7 @@ _ALONE: tuple[Callable[..., int | None], ...] = (
     diff.diff,
     audit.audit,
     erase.erase,
+    restore.restore,
     report.report,
     verify.verify,
     check.check,
@@ -85,7 +87,7 @@ _GROUPS: dict[str, tuple[str, dict[str, Callable[..., int | None]]]] = {
         {"create": topics_create.create, "check": topics_check.check},
     ),
     "archive": (
-        "Segments of events and transitions in S3. Needs nothing but the bucket.",
+        "Segments of events, transitions and states of runs in S3.",
         {
             "list": archive_list.list_,
             "rebuild": archive_rebuild.rebuild,

@@ -23,7 +23,9 @@ def verify(
 
     faults: list[str] = []
     with told(), open_archive(archive_settings()) as archive, progress_bar() as bar:
-        found = list(archive.names(None if partition < 0 else partition))
+        wanted = None if partition < 0 else partition
+        events = list(archive.names(wanted))
+        found = [*events, *archive.state_names(wanted)]
         task = bar.add_task("reading segments", total=len(found))
         for name in found:
             try:
@@ -35,7 +37,7 @@ def verify(
                     raise
                 faults.append(str(error))
             bar.advance(task)
-        for number in sorted({int(name[:5]) for name in found}):
+        for number in sorted({int(name[:5]) for name in events}):
             try:
                 chain_of(archive, number)
             except ArchiveGap as gap:

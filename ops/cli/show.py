@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from dalsegno.ops.cli.failures import Refused
 from dalsegno.ops.cli.render import print_json, print_table, when
 from dalsegno.ops.cli.settings import read_settings
 from dalsegno.ops.cli.show_at import show_at
@@ -34,6 +35,8 @@ def show(
         show_at(run_id, at, json=json)
         return
     run = Engines.find(read_settings()).run(run_id)
+    if context_only and run.get("kind") == "archived":
+        raise Refused(f"run {run_id} is in the archive: `dalsegno restore {run_id}` brings it back")
     if context_only:
         _show_context(run, json=json)
         return
@@ -45,7 +48,12 @@ def show(
     rows = [*zip(names, run_row(run), strict=True)]
     told = ("waiting_for", "reason", "detail", "gate")
     rows += [(name.replace("_", " "), run[name]) for name in told if run.get(name)]
+    archived = run.get("archived")
+    if isinstance(archived, dict):
+        rows += _archived(archived, run)
     print_table(("what", "value"), rows, "")
+    if isinstance(archived, dict):
+        return
     context = context_of(run)
     print()
     fields = context.items() if isinstance(context, dict) else ()
@@ -57,6 +65,19 @@ def show(
         ((*(step.get(column, "") for column in columns), _due(step)) for step in steps_of(run)),
         "no steps",
     )
+
+
+def _archived(
+    archived: Mapping[str, object], run: Mapping[str, object]
+) -> list[tuple[str, object]]:
+    """What a run in the archive says instead of its context and its steps."""
+    rows: list[tuple[str, object]] = [("archived in", archived.get("segment"))]
+    if archived.get("wanted_by"):
+        rows.append(("to come back for", archived["wanted_by"]))
+        rows.append(("events that wait", run.get("events_waiting")))
+    if archived.get("trouble"):
+        rows.append(("not back, since it is", archived["trouble"]))
+    return rows
 
 
 def _show_context(run: Mapping[str, object], *, json: bool) -> None:

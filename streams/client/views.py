@@ -88,12 +88,14 @@ class StepView:
 class RunView:
     """A run at one moment. Times are Unix milliseconds, 0 where there is none.
 
-    `kind`: `run` (live), `ended`, `refused` (its start was), or `early` (reports came, its start
-    did not yet); `state` is None for the last two. `reason` and `detail` say why it ended or was
-    refused. `context` lacks the fields of `secrets_omitted`, and is None (`context_omitted`) where
-    an ended run's was too large to be kept. `position`: the events of its partition below this
-    offset are in the view. `saga` is there once the run is being taken back. `questions` to people
-    are open, `decisions` of people were taken, the newest last. `paused_by`: who holds it.
+    `kind`: `run` (live), `archived` (live, its state in the archive until something comes for it:
+    without steps and context), `ended`, `refused` (its start was), or `early` (reports came, its
+    start did not yet); `state` is None for the last two. `reason` and `detail` say why it ended or
+    was refused. `context` lacks the fields of `secrets_omitted`, and is None (`context_omitted`)
+    where an ended run's was too large to be kept, or while the run is archived. `position`: the
+    events of its partition below this offset are in the view. `saga` is there once the run is being
+    taken back. `questions` to people are open, `decisions` of people were taken, the newest last.
+    `paused_by`: who holds it.
     `context_versions`: by field of `context`, of the schema that its value is of; with
     `ContextSchema.read` the code's own version.
     """
@@ -257,7 +259,7 @@ def _view(run: query.RunView, position: int) -> RunView:
     if run.context:
         context: dict[str, Value] | None = values.unpack_map(run.context)
     else:
-        context = None if run.kind == "ended" else {}
+        context = None if run.kind in {"ended", "archived"} else {}
     return RunView(
         run_id=run.run_id,
         kind=run.kind,

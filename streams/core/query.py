@@ -68,12 +68,13 @@ class StepView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ArchivedView(msgspec.Struct, frozen=True, kw_only=True):
-    """The run's state is in this segment of the archive. `wanted_ms`: since when it is to come
-    back, 0 when it is not; `wanted_by`: for which kind of event, or `timer`. `trouble`: why it
-    could not.
+    """The run's state is in this segment of the archive, with this digest. `wanted_ms`: since when
+    it is to come back, 0 when it is not; `wanted_by`: for which kind of event, or `timer`.
+    `trouble`: why it could not.
     """
 
     segment: str
+    digest: str
     size_bytes: int
     archived_ms: int
     wanted_ms: int = 0
@@ -318,6 +319,7 @@ def view_cold(cold: Cold) -> RunView:
         ),
         archived=ArchivedView(
             segment=head.segment,
+            digest=head.digest.hex(),
             size_bytes=head.size,
             archived_ms=head.archived_ms,
             wanted_ms=head.wanted_ms,

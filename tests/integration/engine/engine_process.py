@@ -40,6 +40,10 @@ def main() -> int:
             from tests.integration.oracle.breaks import BREAKS
 
             BREAKS[name.removeprefix("broken:")]()
+        if point := os.environ.get("DIE_AT"):
+            from tests.integration.engine.archive_deaths import install
+
+            install(point, Path(os.environ["DIE_ONCE"]))
         return serve(EngineSettings())
     from tests.integration.engine.tiny_fold import TinyFold
 

@@ -1,0 +1,80 @@
+"""Brings a run back from the archive by hand: what an engine does when something comes for it."""
+
+import secrets
+import time
+from typing import NamedTuple
+
+from dalsegno.ops.archived import open_archive
+from dalsegno.ops.kafka.engines import Engines
+from dalsegno.ops.kafka.reader import Reader
+from dalsegno.ops.kafka.writer import NoKeyError, Writer
+from dalsegno.ops.run_view import Fields
+from dalsegno.schemas import codec, headers
+from dalsegno.schemas.control import RunRestored
+from dalsegno.schemas.partitioner import partition_for
+from dalsegno.streams.engine.settings import EngineSettings
+from dalsegno.streams.engine.state_segments import States
+
+_LOOK_S = 0.2
+
+
+class Here(NamedTuple):
+    """The run as an engine has it. `kind`: see `RunView`. `brought`: it was in the archive."""
+
+    kind: str
+    state: str
+    brought: bool
+
+
+class NotBackError(Exception):
+    """What was fetched is in the log, and the run is not back yet."""
+
+
+def restore(settings: EngineSettings, run_id: str, limit_s: float) -> Here:
+    """Fetch the run's state, append it, and wait until the run is back.
+
+    Raises `ArchiveError`, `SegmentCorrupt`, `AppendError`, `NoKeyError`, `NotBackError`, and what
+    asking the engines raises.
+    """
+    engines = Engines.find(settings)
+    run = engines.run(run_id)
+    archived = run.get("archived")
+    if not isinstance(archived, dict):
+        return _here(run, brought=False)
+    append(settings, run_id, _fetched(settings, run_id, archived))
+    limit = time.monotonic() + limit_s
+    while time.monotonic() < limit:
+        run = engines.run(run_id)
+        again = run.get("archived")
+        # One that has left again meanwhile has been here.
+        if not isinstance(again, dict) or again["archived_ms"] != archived["archived_ms"]:
+            return _here(run, brought=True)
+        time.sleep(_LOOK_S)
+    raise NotBackError(
+        f"run {run_id}: its state is in the log, and no engine has taken it within {limit_s:.0f} s"
+    )
+
+
+def _here(run: Fields, *, brought: bool) -> Here:
+    return Here(str(run.get("kind")), str(run.get("state") or run.get("kind")), brought)
+
+
+def _fetched(settings: EngineSettings, run_id: str, archived: Fields) -> RunRestored:
+    segment, digest = str(archived["segment"]), bytes.fromhex(str(archived["digest"]))
+    with open_archive(settings) as archive:
+        parts = States(archive).parts(segment, run_id, digest)
+    return RunRestored(
+        run_id=run_id, restore_id=secrets.token_hex(16), parts=parts, digest=digest, source="cli"
+    )
+
+
+def append(settings: EngineSettings, run_id: str, event: RunRestored) -> int:
+    """Appends it under its MAC; returns its offset. Raises `AppendError`, `NoKeyError`."""
+    key_id = settings.signing_key
+    if not key_id:
+        raise NoKeyError
+    topic, value = settings.topics.events, codec.encode(event)
+    with Reader(settings) as reader:
+        number = partition_for(run_id, reader.partitions(topic))
+    mac = settings.keyring.sign(key_id, topic, number, value)
+    return Writer(settings).append(topic, number, run_id.encode(), value, [(headers.MAC, mac)])
