@@ -19,9 +19,7 @@ def list_(
     from dalsegno.ops.archived import open_archive
 
     with told(), open_archive(archive_settings()) as archive:
-        wanted = None if partition < 0 else partition
-        found = list(archive.manifests(wanted))
-        found += [archive.manifest(name) for name in archive.state_names(wanted)]
+        found = list(archive.manifests(None if partition < 0 else partition))
     if json:
         print_json([plain(each) for each in found])
         return

@@ -138,7 +138,10 @@ class Archive:
         return manifest
 
     def names(self, partition: int | None = None) -> Iterator[str]:
-        """Of the segments that have a manifest, by partition and offset. Raises `ArchiveError`."""
+        """Of the segments of events that have a manifest, by partition and offset.
+
+        Raises `ArchiveError`.
+        """
         prefix = self._prefix + _MANIFESTS + (f"{partition:05d}/" if partition is not None else "")
         for each in self._objects.list(prefix):
             name = each.key.removeprefix(self._prefix + _MANIFESTS)
@@ -151,14 +154,18 @@ class Archive:
         parts = "" if partition is None else f"{partition:05d}/{_RUNS}"
         for each in self._objects.list(prefix + parts):
             name = each.key.removeprefix(prefix)
-            if name[:5].isdecimal() and name[6:].startswith(_RUNS):
+            if name[:5].isdecimal() and offsets_of(name) is None and end_of(name) is not None:
                 yield name
 
+    def _all_names(self, partition: int | None) -> Iterator[str]:
+        yield from self.names(partition)
+        yield from self.state_names(partition)
+
     def manifests(self, partition: int | None = None) -> Iterator[Manifest]:
-        """By partition and offset, without those that were replaced. Raises `ArchiveError`,
-        `SegmentCorrupt`.
+        """By partition and offset, those of states behind those of events, without those that were
+        replaced. Raises `ArchiveError`, `SegmentCorrupt`.
         """
-        found = [self.manifest(name) for name in self.names(partition)]
+        found = [self.manifest(name) for name in self._all_names(partition)]
         replaced = {name for manifest in found for name in manifest.replaces}
         return (manifest for manifest in found if manifest.segment not in replaced)
 
@@ -174,7 +181,7 @@ class Archive:
     def _readable(self, partition: int) -> list[Manifest]:
         """Manifests, without those that are damaged: one costs only itself."""
         found: list[Manifest] = []
-        for name in self.names(partition):
+        for name in self._all_names(partition):
             with suppress(SegmentCorrupt):
                 found.append(self.manifest(name))
         return found
@@ -185,8 +192,8 @@ class Archive:
         """
         held = self.held(partition)
         for name in held.segments:
-            offsets = offsets_of(name)
-            if name not in held.manifests and offsets is not None and offsets[1] < below:
+            end = end_of(name)
+            if name not in held.manifests and end is not None and end < below:
                 yield name, self._objects.get(self._prefix + _SEGMENTS + name)
 
     def data(self, manifest: Manifest) -> bytes:
@@ -204,7 +211,9 @@ class Archive:
         key = self._prefix + _MANIFESTS + segment
         stat = self._objects.stat(key)
         if stat is None:
-            for each in self._readable(_partition_of(segment)) if offsets_of(segment) else ():
+            for each in (
+                self._readable(_partition_of(segment)) if end_of(segment) is not None else ()
+            ):
                 if segment in each.replaces:
                     return each
             raise ArchiveError(Trouble.MISSING, key, "no such segment is in the archive")
@@ -305,6 +314,16 @@ def offsets_of(segment: str) -> tuple[int, int] | None:
     if len(parts) != 3 or not (parts[0].isdecimal() and parts[1].isdecimal()):
         return None
     return int(parts[0]), int(parts[1])
+
+
+def end_of(segment: str) -> int | None:
+    """The last offset, or the position of the fold that states are of; None for any other name."""
+    offsets = offsets_of(segment)
+    if offsets is not None:
+        return offsets[1]
+    _, found, rest = segment.partition(f"/{_RUNS}")
+    position = rest.partition("-")[0]
+    return int(position) if found and position.isdecimal() else None
 
 
 def _span(index: Index) -> tuple[int, int]:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from dalsegno.storage.archive.archive import Archive, offsets_of
+from dalsegno.storage.archive.archive import Archive, end_of, offsets_of
 from dalsegno.storage.archive.segment import SegmentCorrupt
 
 
@@ -38,8 +38,8 @@ def superfluous(archive: Archive, partition: int, archived_to: int, age_ms: int)
     newest_ms = max((*held.segments.values(), *held.manifests.values()), default=0)
 
     def settled(name: str, put_ms: int) -> bool:
-        offsets = offsets_of(name)
-        return offsets is not None and offsets[1] < archived_to and newest_ms - put_ms >= age_ms
+        end = end_of(name)
+        return end is not None and end < archived_to and newest_ms - put_ms >= age_ms
 
     old = [name for name, put_ms in held.manifests.items() if settled(name, put_ms)]
     counting = _on_the_way(held.manifests, archived_to)

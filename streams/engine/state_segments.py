@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 
 from dalsegno.storage.archive.archive import Archive, Manifest
+from dalsegno.storage.archive.objects import ArchiveError
 from dalsegno.storage.archive.segment import (
     Damage,
     Index,
@@ -50,6 +52,14 @@ class States:
 
     def parts(self, segment: str, run_id: str, digest: bytes) -> bytes:
         """The parts of a run, as `pack_parts` gives them, of exactly this digest."""
+        if segment in self._known:
+            # A segment that was rewritten has another name: what is known of it is of yesterday.
+            with suppress(ArchiveError, SegmentCorrupt):
+                return self._parts(segment, run_id, digest)
+            self._known.pop(segment, None)
+        return self._parts(segment, run_id, digest)
+
+    def _parts(self, segment: str, run_id: str, digest: bytes) -> bytes:
         manifest, index = self._of(segment)
         entry = index.run(run_id)
         if entry is None:

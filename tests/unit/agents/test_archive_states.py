@@ -11,7 +11,7 @@ from tests.unit.core.log import START_MS, Log, chain, escalations, handoffs, vie
 from tests.unit.core.shelf import waiting_for_a_person
 from tests.unit.people.asking import decision, failed
 
-from dalsegno.schemas.control import ControlEvent, RunRestored
+from dalsegno.schemas.control import ControlEvent, ErasureRequested, RunRestored
 from dalsegno.schemas.events import RunPaused
 from dalsegno.schemas.outputs import Outcome
 from dalsegno.storage.archive.archive import Archive
@@ -25,6 +25,7 @@ from dalsegno.streams.engine.archive_settings import ArchiveSettings
 from dalsegno.streams.engine.errors import OutcomeUnknownError
 from dalsegno.streams.engine.metrics import EngineMetrics
 from dalsegno.streams.engine.producers import Appended
+from dalsegno.streams.engine.rewriting import rewrite
 from dalsegno.streams.engine.task import TaskState
 
 SETTINGS = ArchiveSettings(bucket="b", idle_ms=1_000, interval_ms=100)
@@ -260,3 +261,30 @@ def test_without_a_bucket_runs_that_are_wanted_are_counted_as_misconfigured() ->
     assert 'dalsegno_archive_restore_failures_total{trouble="configured"} 2.0' in text
     assert 'dalsegno_archive_runs_wanted{partition="0"} 1.0' in text
     assert view(log).kind == "archived"
+
+
+def test_a_segment_that_was_rewritten_meanwhile_still_gives_its_other_runs_back() -> None:
+    log, package = waiting_for_a_person()
+    log.start(chain(1), "gone")
+    log.began("s0", run_id="gone")
+    failed(log, "s0", run_id="gone")
+    task, objects = Task(log), MemoryObjects()
+    archive, restorer = Archive(objects, "p"), Restorer(Archive(objects, "p"), EngineMetrics())
+    erased = ErasureRequested(run_id="gone", erasure_id="e", reason="r", requested_by="ana")
+
+    async def go() -> None:
+        await archiver(objects).turn(task)  # type: ignore[arg-type]
+        (first,) = archive.state_names(0)
+        log.put(RunPaused(run_id="gone", request_id="p"))
+        await restored(task, restorer)  # it knows the segment by now
+        log.put(erased)
+        assert rewrite(archive, 0, dict(log.partition.erasures), log.partition.position).states == 1
+        (second,) = archive.state_names(0)
+        assert second != first
+        log.put(decision(package, "retry"))
+        await restored(task, restorer)
+
+    asyncio.run(go())
+    assert [h.epoch for h in handoffs(task.out)] == [2]
+    assert not [e for e in escalations(task.out) if e.reason == "not_restored"]
+    assert b"gone" not in b"".join(objects.get(each.key) for each in objects.list("p/segments/"))
