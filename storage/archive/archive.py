@@ -229,6 +229,14 @@ class Archive:
         key = self._key(manifest)
         return read_index(key, manifest.size, self._reader(key))
 
+    def index_of(self, segment: str) -> Index:
+        """That of a segment which may have no manifest. Raises as `index` does."""
+        key = self._prefix + _SEGMENTS + segment
+        stat = self._objects.stat(key)
+        if stat is None:
+            raise ArchiveError(Trouble.MISSING, key, "there is no such segment")
+        return read_index(key, stat.size, self._reader(key))
+
     def read(self, manifest: Manifest, entry: Entry) -> bytes:
         """One payload, by a range. Raises `ArchiveError`, `SegmentCorrupt`."""
         key = self._key(manifest)
@@ -306,6 +314,11 @@ def _name(index: Index, digest: bytes) -> str:
 
 def _partition_of(segment: str) -> int:
     return int(segment.partition("/")[0])
+
+
+def holds_states(segment: str) -> bool:
+    """Whether a segment has states of runs, by its name."""
+    return segment.rpartition("/")[2].startswith(_RUNS)
 
 
 def offsets_of(segment: str) -> tuple[int, int] | None:

@@ -8,17 +8,21 @@ below the confirmed end everything is settled, and only there anything is remove
 2. a segment of events on no unbroken way to the confirmed end: another owner's was confirmed.
 
 Where two segments hold the same events, either may be the one that was confirmed: both stay. Where
-no unbroken way leads to the end, something is missing, and nothing is removed. What holds states of
-runs is not judged here. Ages are told by the bucket's own clock, from the newest object in it.
+no unbroken way leads to the end, something is missing, and nothing is removed. Ages are told by the
+bucket's own clock, from the newest object in it.
+
+Of segments with states of runs the fold says which are needed: one that has a run whose state is in
+the archive, or a run as it still is, so that a late word of its owner could make it count. All
+others were never confirmed, or all their runs have come back since.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from dalsegno.storage.archive.archive import Archive, end_of, offsets_of
-from dalsegno.storage.archive.segment import SegmentCorrupt
+from dalsegno.storage.archive.archive import Archive, holds_states, offsets_of
+from dalsegno.storage.archive.segment import Kind, SegmentCorrupt
 
 
 class Superfluous(NamedTuple):
@@ -38,8 +42,8 @@ def superfluous(archive: Archive, partition: int, archived_to: int, age_ms: int)
     newest_ms = max((*held.segments.values(), *held.manifests.values()), default=0)
 
     def settled(name: str, put_ms: int) -> bool:
-        end = end_of(name)
-        return end is not None and end < archived_to and newest_ms - put_ms >= age_ms
+        offsets = offsets_of(name)
+        return offsets is not None and offsets[1] < archived_to and newest_ms - put_ms >= age_ms
 
     old = [name for name, put_ms in held.manifests.items() if settled(name, put_ms)]
     counting = _on_the_way(held.manifests, archived_to)
@@ -54,6 +58,24 @@ def superfluous(archive: Archive, partition: int, archived_to: int, age_ms: int)
         name for name in old if name not in counting and not _may_hold_runs(archive, name)
     )
     return Superfluous(unfinished, superseded)
+
+
+def old_states(archive: Archive, partition: int, age_ms: int) -> Iterator[OldStates]:
+    """Segments of states, with a manifest or without; whether a run needs one, its partition knows.
+
+    One that cannot be read is left alone. Raises `ArchiveError`.
+    """
+    held = archive.held(partition)
+    newest_ms = max((*held.segments.values(), *held.manifests.values()), default=0)
+    for name, put_ms in held.segments.items():
+        if not holds_states(name) or newest_ms - put_ms < age_ms:
+            continue
+        try:
+            index = archive.index_of(name)
+        except SegmentCorrupt:
+            continue
+        run_ids = tuple(each.name for each in index.entries if each.kind is Kind.RUN)
+        yield OldStates(name, run_ids, index.created_at_ms)
 
 
 def _may_hold_runs(archive: Archive, name: str) -> bool:

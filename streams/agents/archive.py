@@ -121,7 +121,7 @@ class Archiver:
         for task in tasks:
             if isinstance(task.fold, Partition) and task.state in RUNNING:
                 try:
-                    await self._sweep.turn(task.number, task.fold.archived_to)
+                    await self._sweep.turn(task.number, task.fold)
                     await self._states.turn(task)
                 except (ArchiveError, SegmentCorrupt) as error:
                     self._failed(task.number, error)

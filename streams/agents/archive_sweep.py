@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections.abc import Sequence
 
 import structlog
 
 from dalsegno.storage.archive.archive import Archive
-from dalsegno.storage.archive.sweep import superfluous
+from dalsegno.storage.archive.sweep import OldStates, old_states, superfluous
+from dalsegno.streams.core.partition import Partition
 from dalsegno.streams.engine import metrics_archive
 from dalsegno.streams.engine.archive_settings import ArchiveSettings
 from dalsegno.streams.engine.daemon import in_daemon_thread
@@ -25,13 +28,26 @@ class Sweep:
         self._metrics = metrics
         self._next_s: dict[int, float] = {}
 
-    async def turn(self, partition: int, archived_to: int) -> None:
-        """Sweep the partition if it is due. Raises `ArchiveError`, `SegmentCorrupt`."""
-        now_s = time.monotonic()
-        if not archived_to or now_s < self._next_s.get(partition, 0.0):
+    async def turn(self, partition: int, fold: Partition) -> None:
+        """Sweep the partition if it is due. Raises `ArchiveError`, `SegmentCorrupt`, `WarmLost`."""
+        now_s, archived_to = time.monotonic(), fold.archived_to
+        if now_s < self._next_s.get(partition, 0.0):
             return
         self._next_s[partition] = now_s + self._settings.sweep_interval_ms / 1_000
-        await in_daemon_thread(lambda: self._sweep(partition, archived_to), f"sweep-{partition}")
+        name = f"sweep-{partition}"
+        if archived_to:
+            await in_daemon_thread(lambda: self._sweep(partition, archived_to), name)
+        age_ms = self._settings.orphan_age_ms
+        old = await in_daemon_thread(
+            lambda: list(old_states(self._archive, partition, age_ms)), name
+        )
+        unneeded = []
+        for each in old:
+            await asyncio.sleep(0)  # some hundred runs at a time: the loop is not held longer
+            if not _is_needed(fold, each):
+                unneeded.append(each.segment)
+        if unneeded:
+            await in_daemon_thread(lambda: self._remove(partition, "states", unneeded), name)
 
     def _sweep(self, partition: int, archived_to: int) -> None:
         found = superfluous(self._archive, partition, archived_to, self._settings.orphan_age_ms)
@@ -46,12 +62,19 @@ class Sweep:
         for what, names in (
             ("unfinished", found.unfinished), ("superseded", found.superseded), ("replaced", gone),
         ):  # fmt: skip
-            if not names:
-                continue
-            failed = self._archive.delete(names)
-            for error in failed.values():
-                self._metrics.count(metrics_archive.ARCHIVE_FAILURES, trouble=str(error.trouble))
-                log.warning("not swept", partition=partition, error=str(error))
-            count = len(names) - len(failed)
-            self._metrics.count(metrics_archive.ARCHIVE_SWEPT, count, what=what)
-            log.info("swept", partition=partition, what=what, segments=count)
+            if names:
+                self._remove(partition, what, names)
+
+    def _remove(self, partition: int, what: str, names: Sequence[str]) -> None:
+        failed = self._archive.delete(names)
+        for error in failed.values():
+            self._metrics.count(metrics_archive.ARCHIVE_FAILURES, trouble=str(error.trouble))
+            log.warning("not swept", partition=partition, error=str(error))
+        count = len(names) - len(failed)
+        self._metrics.count(metrics_archive.ARCHIVE_SWEPT, count, what=what)
+        log.info("swept", partition=partition, what=what, segments=count)
+
+
+def _is_needed(fold: Partition, states: OldStates) -> bool:
+    archived = fold.archived
+    return any(archived.may_need(run_id, states.newest_ms) for run_id in states.run_ids)

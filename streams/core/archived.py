@@ -106,6 +106,16 @@ class Archived:
         judged = [resting_of(run_id, packed, idle) for run_id, packed in found.items()]
         return [each for each in judged if each is not None and each.run_id not in back]
 
+    def may_need(self, run_id: str, newest_ms: int) -> bool:
+        """Whether a run may need a segment of states that has it: its state is in the archive (in
+        this one, or one that this one replaces), or it may be as the segment has it, where nothing
+        was touched after `newest_ms`. Raises `WarmLost`.
+        """
+        held = self._runs.look(run_id)
+        if isinstance(held, Cold):
+            return True
+        return isinstance(held, Run) and held.head.updated_ms <= newest_ms
+
     def split(self, run_ids: Iterable[str], idle: Idle) -> tuple[list[Resting], list[str]]:
         """Of these runs those in memory that may leave, and those that are not in memory."""
         resting: list[Resting] = []

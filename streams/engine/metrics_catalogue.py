@@ -42,7 +42,7 @@ LABELS: Final = {
     "webhook": "name of a target that the policy lists: at most 16",
     "result": "of an attempt: delivered, trouble, refused, gone, error; of a blob: stored, known",
     "store": "that could not be rid of an erased run: archive, log",
-    "what": "kind of segment: unfinished (a crash left it), superseded (another owner's counts), "
+    "what": "kind of segment: states (no run needs it), unfinished (a crash left it), superseded, "
     "replaced (a rewritten one counts)",
     "trouble": "kind of failure of the archive's store: unreachable, slow, denied, damaged, …",
     "way": "of a large value: in, out",
