@@ -18,7 +18,6 @@ from confluent_kafka import KafkaException
 from dalsegno.schemas.control import ArchiveConfirmed
 from dalsegno.storage.archive.archive import Archive, Manifest
 from dalsegno.storage.archive.objects import ArchiveError
-from dalsegno.storage.archive.s3 import S3Objects
 from dalsegno.storage.archive.segment import SegmentCorrupt
 from dalsegno.streams.agents.archive_restore import Restorer
 from dalsegno.streams.agents.archive_states import StateArchiver
@@ -46,10 +45,10 @@ _SHARE: Final = 4
 async def archiver(ownership: Ownership) -> None:
     """Archive, and bring runs back, for as long as the engine runs."""
     settings = ownership.context.settings
-    if not settings.archive.enabled:
+    objects = ownership.context.objects
+    if objects is None:
         # Runs that are wanted from an archive that nobody named must not wait unheard.
         await _restore(ownership, Restorer(None, ownership.context.metrics))
-    objects = S3Objects(settings.archive.s3())
     archive = Archive(objects, settings.archive_prefix)
     restorer = Restorer(archive, ownership.context.metrics)
     try:
@@ -58,7 +57,6 @@ async def archiver(ownership: Ownership) -> None:
             group.create_task(_restore(ownership, restorer))
     finally:
         await restorer.close()
-        objects.close()
 
 
 async def _restore(ownership: Ownership, restorer: Restorer) -> None:

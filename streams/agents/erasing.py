@@ -20,7 +20,6 @@ from dalsegno.schemas.control import ErasedFrom, ErasureConfirmed
 from dalsegno.storage.archive.archive import Archive
 from dalsegno.storage.archive.objects import ArchiveError
 from dalsegno.storage.archive.records import RecordsCorrupt
-from dalsegno.storage.archive.s3 import S3Objects
 from dalsegno.storage.archive.segment import SegmentCorrupt
 from dalsegno.storage.blobs.sweep import Forgetting
 from dalsegno.streams.agents.blobs import SweepEndedError, Sweeper
@@ -50,13 +49,9 @@ _RECENT_MS: Final = 2 * 86_400_000
 async def eraser(ownership: Ownership) -> None:
     """Erase for as long as the engine runs."""
     settings = ownership.context.settings
-    objects = S3Objects(settings.archive.s3()) if settings.archive.enabled else None
+    objects = ownership.context.objects
     archive = None if objects is None else Archive(objects, settings.archive_prefix)
-    try:
-        await Eraser(ownership, archive).run()
-    finally:
-        if objects is not None:
-            objects.close()
+    await Eraser(ownership, archive).run()
 
 
 class Due(NamedTuple):

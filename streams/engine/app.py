@@ -22,6 +22,7 @@ from confluent_kafka import KafkaError as KafkaCode
 from confluent_kafka import KafkaException
 
 from dalsegno.schemas.intake import Intake
+from dalsegno.storage.archive.objects import Objects
 from dalsegno.storage.blobs.store import BlobStore
 from dalsegno.streams.engine.blob_settings import open_blobs
 from dalsegno.streams.engine.context import ActorFactory, EngineContext, Layout
@@ -114,6 +115,7 @@ class Engine:
         self._actors = actors
         self._services = services
         self._metrics = EngineMetrics()
+        self._objects: Objects | None = None
         self._blobs: BlobStore | None = None
 
     async def run(self) -> ExitCode:
@@ -122,7 +124,7 @@ class Engine:
         stop = StopSignals(settings.stop_timeout_ms / 1_000)
         stop.install()
         opened = open_blobs(settings.archive, settings.archive_prefix, settings.blobs)
-        self._blobs = None if opened is None else opened[1]
+        self._objects, self._blobs = (None, None) if opened is None else opened
         web = EngineWeb(settings, self._metrics, self._blobs)
         url = await web.start()
         try:
@@ -143,8 +145,8 @@ class Engine:
             return ExitCode.FAILED
         finally:
             await web.close()
-            if opened is not None:
-                opened[0].close()
+            if self._objects is not None:
+                self._objects.close()
 
     async def _begin(self, web: EngineWeb, url: str, stop: StopSignals) -> ExitCode:
         owners = OwnersView(self._settings)
@@ -204,6 +206,7 @@ class Engine:
             actors=self._actors,
             warm=warm,
             blobs=self._blobs,
+            objects=self._objects,
         )
         ownership = Ownership(context, asyncio.get_running_loop())
         app = make_app(settings)

@@ -9,6 +9,7 @@ from typing import Protocol
 from aiokafka import TopicPartition
 
 from dalsegno.schemas.intake import Intake
+from dalsegno.storage.archive.objects import Objects
 from dalsegno.storage.blobs.store import BlobStore
 from dalsegno.streams.core.faultpoint.actors import FaultPoints
 from dalsegno.streams.engine.control import ControlAppender
@@ -100,6 +101,8 @@ class EngineContext:
     actors: ActorFactory | None = None
     warm: WarmTier | None = None
     blobs: BlobStore | None = None
+    objects: Objects | None = None
+    """The bucket, if there is one: the one client of this process, made before its threads."""
     group: Group | None = None
 
     def joined(self) -> Group:
