@@ -25,6 +25,16 @@ from dalsegno.storage.archive.archive import Archive, holds_states, offsets_of
 from dalsegno.storage.archive.segment import Kind, SegmentCorrupt
 
 
+class OldStates(NamedTuple):
+    """A segment of states that is older than the sweep's age. `newest_ms`: when the run of it that
+    was touched last was touched; no run that was touched since can be as it has it.
+    """
+
+    segment: str
+    run_ids: tuple[str, ...]
+    newest_ms: int
+
+
 class Superfluous(NamedTuple):
     """Names of segments. `broken`: nothing can be said, since the confirmed chain has a gap."""
 

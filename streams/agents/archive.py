@@ -49,6 +49,7 @@ async def archiver(ownership: Ownership) -> None:
     if objects is None:
         # Runs that are wanted from an archive that nobody named must not wait unheard.
         await _restore(ownership, Restorer(None, ownership.context.metrics))
+        return
     archive = Archive(objects, settings.archive_prefix)
     restorer = Restorer(archive, ownership.context.metrics)
     try:
