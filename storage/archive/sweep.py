@@ -27,12 +27,14 @@ from dalsegno.storage.archive.segment import Kind, SegmentCorrupt
 
 class OldStates(NamedTuple):
     """A segment of states that is older than the sweep's age. `newest_ms`: when the run of it that
-    was touched last was touched; no run that was touched since can be as it has it.
+    was touched last was touched; no run that was touched since can be as it has it. `position`: of
+    the fold that it is of; one that is not there yet knows nothing of it.
     """
 
     segment: str
     run_ids: tuple[str, ...]
     newest_ms: int
+    position: int
 
 
 class Superfluous(NamedTuple):
@@ -73,7 +75,8 @@ def superfluous(archive: Archive, partition: int, archived_to: int, age_ms: int)
 def old_states(archive: Archive, partition: int, age_ms: int) -> Iterator[OldStates]:
     """Segments of states, with a manifest or without; whether a run needs one, its partition knows.
 
-    One that cannot be read is left alone. Raises `ArchiveError`.
+    One that cannot be read is left alone, unless it has no manifest either: then it is half of what
+    a crash left. Raises `ArchiveError`.
     """
     held = archive.held(partition)
     newest_ms = max((*held.segments.values(), *held.manifests.values()), default=0)
@@ -83,9 +86,12 @@ def old_states(archive: Archive, partition: int, age_ms: int) -> Iterator[OldSta
         try:
             index = archive.index_of(name)
         except SegmentCorrupt:
+            if name not in held.manifests and not archive.has(name):
+                yield OldStates(name, (), 0, 0)
             continue
         run_ids = tuple(each.name for each in index.entries if each.kind is Kind.RUN)
-        yield OldStates(name, run_ids, index.created_at_ms)
+        position = max((each.last_offset for each in index.entries), default=0)
+        yield OldStates(name, run_ids, index.created_at_ms, position)
 
 
 def _may_hold_runs(archive: Archive, name: str) -> bool:

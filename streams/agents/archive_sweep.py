@@ -76,5 +76,7 @@ class Sweep:
 
 
 def _is_needed(fold: Partition, states: OldStates) -> bool:
+    if states.position > fold.position:
+        return True  # an owner that was away, or is behind, cannot judge
     archived = fold.archived
     return any(archived.may_need(run_id, states.newest_ms) for run_id in states.run_ids)

@@ -108,9 +108,21 @@ def test_what_a_crash_left_of_states_goes_too() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"dsg1 and no more"])
-def test_what_cannot_be_read_is_left_alone(data: bytes) -> None:
+def test_what_cannot_be_read_is_left_alone_unless_a_crash_left_it(data: bytes) -> None:
+    """What has a manifest may be mended; half an object without one is nobody's."""
     rig = Rig()
     rig.objects.put("p/segments/00000/runs-x", data)
+    rig.objects.put("p/manifests/00000/runs-x", b"")
+    rig.objects.put("p/segments/00000/runs-y", data)
     rig.later()
     rig.swept()
     assert rig.objects.get("p/segments/00000/runs-x") == data
+    assert rig.objects.stat("p/segments/00000/runs-y") is None
+
+
+def test_an_owner_that_is_behind_takes_nothing_away() -> None:
+    """It slept for days, and does not know yet that the run has ever started."""
+    rig = Rig()
+    rig.log = Log()
+    rig.later()
+    assert rig.swept() == 1
