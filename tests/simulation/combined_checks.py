@@ -21,9 +21,6 @@ from dalsegno.schemas.outputs import Handoff
 from dalsegno.streams.core.actions import Action, Audit, Dispatch, Output
 from dalsegno.streams.core.faultpoint.declared import dependency_of
 
-# Less than two of the shortest leases, since clocks of two logs differ.
-LATE_MS = 3_000
-
 
 class CombinedReference(Reference):
     """The fold of one partition's log, with the accounts of permits and of recovery beside it."""
@@ -88,9 +85,7 @@ class CombinedReference(Reference):
         names = self.world.plan_step(handoff.run_id, handoff.step).depends_on
         if points := self.book.handed_out(handoff, names):
             key = (handoff.run_id, handoff.step, handoff.epoch)
-            # What was long on its way had been given up, and may be beside what came after it.
-            heard = [point for point in points if self.book.late_ms.get(point, 0) < LATE_MS]
-            self.world.checker.permitted[key] = {dependency_of(point) for point in heard}
+            self.world.checker.permitted[key] = {dependency_of(point) for point in points}
             self.recovery.permitted.add(key)
         return bool(points)
 

@@ -17,9 +17,6 @@ from dalsegno.streams.core.faultpoint.declared import dependency_of
 from dalsegno.streams.core.partition import Partition
 from dalsegno.streams.core.runstate import Run
 
-# An order's number holds the log time at which its actor gave it.
-NUMBER_BITS = 12
-
 
 class PermitBook:
     """`held`: permits granted so far, by fault point that holds steps."""
@@ -28,8 +25,6 @@ class PermitBook:
         self.held: dict[str, int] = {}
         self.given: Counter[str] = Counter()
         self.leases: dict[str, int] = {}
-        # How long the last permits were on their way, by the clocks of two logs.
-        self.late_ms: dict[str, int] = {}
         self._seen: dict[tuple[type, str], int] = {}
 
     def heard(self, event: Any, at_ms: int) -> None:
@@ -40,7 +35,6 @@ class PermitBook:
         elif isinstance(event, QuotaGranted) and self._fresh(event) and self._holds(event):
             self.held[event.fault_point] += event.permits
             self.leases[event.fault_point] = at_ms + event.lease_ms
-            self.late_ms[event.fault_point] = at_ms - (event.number >> NUMBER_BITS)
 
     def _holds(self, event: QuotaGranted) -> bool:
         return event.fault_point in self.held

@@ -28,6 +28,12 @@ from dalsegno.streams.core.faultpoint.sides import Side
 from dalsegno.streams.core.faultpoint.window import Window
 
 HAND_KEPT: Final = 8
+_NUMBER_BITS: Final = 12
+
+
+def given_ms(number: int) -> int:
+    """When an order was given, by the log time of the faults topic: its number says it."""
+    return number >> _NUMBER_BITS
 
 
 class Phase(StrEnum):
@@ -126,7 +132,7 @@ class FaultPoint(msgspec.Struct, array_like=True, kw_only=True):
         """A number above all before it, even if the state was lost meanwhile: it follows the log's
         clock.
         """
-        self.number = max(self.number + 1, now_ms << 12)
+        self.number = max(self.number + 1, now_ms << _NUMBER_BITS)
         return self.number
 
     def ready_to_probe(self, now_ms: int, s: PointSettings) -> bool:

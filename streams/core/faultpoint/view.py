@@ -8,6 +8,7 @@ import msgspec
 
 from dalsegno.schemas.control import BreakerState, FaultPointChanged, QuotaGranted
 from dalsegno.schemas.outputs import FaultReport
+from dalsegno.streams.core.faultpoint.point import given_ms
 
 # Reports that carry no outcome are this many times rarer.
 _QUIET: Final = 10
@@ -18,6 +19,7 @@ WATCH_MS: Final = 10_000
 # How fast the usual span follows: a sixteenth of the difference.
 _USUAL: Final = 16
 SPANS_MAX: Final = 1_024
+_UNHEARD: Final = 1 << 62
 
 
 class Span(msgspec.Struct, array_like=True, gc=False):
@@ -49,6 +51,8 @@ class View(msgspec.Struct, array_like=True, kw_only=True, gc=False):
     needed a permit of another point beside one of this. Outcomes are those since the last report,
     `slow` among them: attempts in a row that were slow while it was healthy. `due_ms`: when the
     next report is to be sent (0: nothing to say). `changed_ms`: when its state last changed.
+    `quickest_ms`: how long the quickest of its orders was on its way, by the clocks of two logs,
+    which may differ.
     """
 
     name: str
@@ -70,6 +74,7 @@ class View(msgspec.Struct, array_like=True, kw_only=True, gc=False):
     waiting: int = 0
     slow: int = 0
     changed_ms: int = 0
+    quickest_ms: int = _UNHEARD
 
     @property
     def holds(self) -> bool:
@@ -93,6 +98,7 @@ class View(msgspec.Struct, array_like=True, kw_only=True, gc=False):
 
     def changed(self, event: FaultPointChanged, offset: int, now_ms: int) -> None:
         """The actor says where the fault point stands. An opening voids what is in hand."""
+        self._late_ms(event.number, now_ms)
         if event.state is not self.state:
             self.changed_ms = now_ms
         opened = event.state is BreakerState.OPEN
@@ -104,13 +110,27 @@ class View(msgspec.Struct, array_like=True, kw_only=True, gc=False):
         self.state, self.window, self.seen = event.state, event.window, event.number
 
     def granted(self, event: QuotaGranted, now_ms: int) -> bool:
-        """Permits came. False when they are older than what is known."""
+        """Permits came. False when they are older than what is known.
+
+        The actor counts them as out for two leases from when it gave them: what was longer on its
+        way, because the actor's owner died, is good for what is left of these, or for nothing.
+        """
         if event.number <= self.seen or not self.holds:
             return False
         self.seen = event.number
-        if event.permits > 0 and event.lease_ms > 0:
-            self.hand = sorted([*self.hand, (now_ms + event.lease_ms, event.permits)])
+        good_ms = min(event.lease_ms, 2 * event.lease_ms - self._late_ms(event.number, now_ms))
+        if event.permits > 0 and good_ms > 0:
+            self.hand = sorted([*self.hand, (now_ms + good_ms, event.permits)])
+        elif event.permits > 0:
+            # If it is the clocks that have moved apart, some order soon comes in time again.
+            self.quickest_ms += event.lease_ms
         return True
+
+    def _late_ms(self, number: int, now_ms: int) -> int:
+        """How much longer an order was on its way than the quickest one."""
+        took_ms = now_ms - given_ms(number)
+        self.quickest_ms = min(self.quickest_ms, took_ms)
+        return took_ms - self.quickest_ms
 
     def lapse(self, now_ms: int) -> bool:
         """Whether permits in hand were good until now."""

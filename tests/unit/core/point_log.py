@@ -26,7 +26,7 @@ class PointLog(Log):
         self, state: BreakerState = BreakerState.OPEN, window: int = 1, point: str = "pay"
     ) -> list[Output]:
         """The actor says where a point stands."""
-        self.number += 1
+        self.number = max(self.number + 1, self.now_ms << 12)
         return self.put(
             FaultPointChanged(
                 partition=0, number=self.number, fault_point=point, state=state, window=window
@@ -39,7 +39,7 @@ class PointLog(Log):
 
     def grant(self, permits: int, point: str = "pay", lease_ms: int = LEASE_MS) -> list[Handoff]:
         """Permits come; returns what they let go."""
-        self.number += 1
+        self.number = max(self.number + 1, self.now_ms << 12)
         return handoffs(
             self.put(
                 QuotaGranted(
