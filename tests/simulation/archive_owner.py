@@ -12,10 +12,14 @@ from dalsegno.schemas import headers
 from dalsegno.schemas.codec import encode
 from dalsegno.schemas.control import ControlEvent
 from dalsegno.storage.archive.archive import Archive
+from dalsegno.storage.memory import MemoryTable
+from dalsegno.storage.warm import Place, WarmStore
 from dalsegno.streams.agents import archive as archive_agent
+from dalsegno.streams.agents.archive_restore import Restorer
 from dalsegno.streams.core.actions import Audit
 from dalsegno.streams.core.partition import Partition
 from dalsegno.streams.core.sequence import Sequence
+from dalsegno.streams.core.warm import WarmLost
 from dalsegno.streams.engine.archive_bound import ArchiveBound
 from dalsegno.streams.engine.errors import OutcomeUnknownError
 from dalsegno.streams.engine.producers import Appended
@@ -40,7 +44,33 @@ class _NoMetrics:
     def count(self, *_: object, **__: object) -> None:
         """Nobody looks."""
 
-    gauge = clear = count
+    gauge = clear = observe = count
+
+
+class Job:
+    """A task of the product's, in the world's hands."""
+
+    def __init__(self, work: Coroutine[Any, Any, None]) -> None:
+        self._work = work
+        self._then: list[Callable[[Job], None]] = []
+
+    def add_done_callback(self, then: Callable[[Job], None]) -> None:
+        """Called when it has ended."""
+        self._then.append(then)
+
+    def close(self) -> None:
+        """Whoever had it is gone."""
+        self._work.close()
+
+    def goes_on(self) -> bool:
+        """Up to where it waits next; False when it has ended."""
+        try:
+            self._work.send(None)
+        except StopIteration:
+            for then in self._then:
+                then(self)
+            return False
+        return True
 
 
 class _Ages:
@@ -56,12 +86,12 @@ class Owner:
     def __init__(self, world: ArchiveWorld, epoch: int) -> None:
         self.world = world
         self.epoch = epoch
-        saved = world.checkpoint
-        self.fold = Partition.restore(0, list(saved.items())) if saved else Partition(0)
+        self.store, self.fold = self._restored(world.rng.random() < 0.5)
         self.saved = self.fold.position
         self.queued: list[tuple[Sequence, bytes, bytes]] = []
         self.turn: Coroutine[Any, Any, None] | None = None
-        self.at_store = False
+        self.at_store = self.broken = False
+        self.fetches: list[Job] = []
         objects = FaultyObjects(world.bucket, self.request)
         task = SimpleNamespace(
             number=0,
@@ -69,6 +99,7 @@ class Owner:
             state=TaskState.READY,
             archive=ArchiveBound(world.settings.archive, lambda: None),
             append_control=self.append,
+            warm=SimpleNamespace(lost=self.lost),
         )
         context = SimpleNamespace(
             settings=world.settings, metrics=_NoMetrics(), layout=SimpleNamespace(partitions=1)
@@ -76,8 +107,23 @@ class Owner:
         ownership: Any = SimpleNamespace(
             context=context, tasks={0: task}, saved_positions=self.saved_positions
         )
+        self.task: Any = task
         self.archiver = archive_agent.Archiver(ownership, Archive(objects, "p"))
         self.archiver._ages = _Ages()  # type: ignore[assignment]
+        self.restorer = Restorer(Archive(objects, "p"), ownership.context.metrics)
+
+    def _restored(self, warm: bool) -> tuple[WarmStore | None, Partition]:
+        """The fold as of the last checkpoint, with a database of its own or all in memory."""
+        saved = self.world.checkpoint
+        if not warm:
+            return None, Partition.restore(0, list(saved.items())) if saved else Partition(0)
+        store = WarmStore(MemoryTable(), "sim/0")
+        store.put(saved, Place(0, 0))
+        return store, Partition.open(0, store)
+
+    def lost(self, error: WarmLost) -> None:
+        """Its database cannot be read: it begins anew."""
+        raise DiedError from error
 
     def saved_positions(self) -> dict[Any, int]:
         place = archive_agent.TopicPartition(self.world.settings.topics.events, 0)
@@ -102,6 +148,8 @@ class Owner:
     def read(self, count: int) -> None:
         """Folds so many records; their outputs queue."""
         for message in self.world.events.messages[self.fold.position :][:count]:
+            if message.marker:
+                continue
             for output in self.fold.apply(self.world.record(message.at)):
                 if isinstance(output.action, Audit):
                     transition = output.action.transition
@@ -120,12 +168,41 @@ class Owner:
         """A checkpoint: never before its outputs are out, never by who is fenced."""
         if self.queued or self.epoch != self.world.epoch:
             return
-        for key, value in self.fold.capture():
+        parts = self.fold.capture()
+        for key, value in parts:
             if value is None:
                 self.world.checkpoint.pop(key, None)
             else:
                 self.world.checkpoint[key] = value
         self.saved = self.fold.position
+        residence = self.fold.residence
+        if self.store is not None and residence is not None:
+            self.store.put(dict(parts), Place(self.saved, 0))
+            residence.stored(residence.captures, self.saved)
+            residence.leave(1 << 40, 1 << 60)
+
+    def loses_its_database(self) -> None:
+        """What is not in memory cannot be read any more: the next that asks for it ends this."""
+        if self.store is not None:
+            self.store.close()
+            self.broken = True
+
+    def fetch(self) -> None:
+        """Begins to bring runs back, or goes on with one."""
+        if self.at_store:
+            return
+        self.at_store = True
+        try:
+            if not self.fetches or self.world.rng.random() < 0.3:
+                self.restorer.turn([self.task])
+                self.fetches += self.world.spawned
+                self.world.spawned.clear()
+            if self.fetches:
+                job = self.world.rng.choice(self.fetches)
+                if not job.goes_on():
+                    self.fetches.remove(job)
+        finally:
+            self.at_store = False
 
     def archive(self) -> None:
         """Goes on with a turn of the archiver, or begins one."""

@@ -8,39 +8,46 @@ After each act every event is where it must be, byte for byte. Virtual time, one
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import ExitStack
+from itertools import chain
 from random import Random
 from types import SimpleNamespace
 from typing import Any, Final
 from unittest.mock import patch
 
+import msgspec
 from benchmarks.engine_lab.load import run_events
 from tests.contract.faulty_objects import Fault
-from tests.simulation.archive_log import Reader, Topic
-from tests.simulation.archive_owner import DiedError, Owner, Quiet, directly
+from tests.simulation.archive_checks import read_back
+from tests.simulation.archive_log import ROOM, Reader, Topic, Trails, observed_events, remember
+from tests.simulation.archive_owner import DiedError, Job, Owner, Quiet, directly
 from tests.simulation.promises import BrokenPromiseError
 
-from dalsegno.ops.archived import ArchiveGap, chain_of, transitions_of
 from dalsegno.schemas.codec import encode
-from dalsegno.schemas.control import ArchiveConfirmed
+from dalsegno.schemas.control import ArchiveConfirmed, RunRestored
 from dalsegno.storage.archive.archive import Archive
 from dalsegno.storage.archive.memory import MemoryObjects
 from dalsegno.storage.archive.objects import ArchiveError
 from dalsegno.storage.archive.records import Kept
 from dalsegno.storage.archive.segment import Damage, Kind, SegmentCorrupt
 from dalsegno.streams.agents import archive as archive_agent
-from dalsegno.streams.agents import archive_sweep
+from dalsegno.streams.agents import archive_restore, archive_states, archive_sweep
 from dalsegno.streams.core.actions import Audit
 from dalsegno.streams.core.partition import Partition
 from dalsegno.streams.core.record import Record, Unreadable
+from dalsegno.streams.core.state_codec import StateCorrupt
+from dalsegno.streams.core.warm import WarmLost
 from dalsegno.streams.engine import archiving
 from dalsegno.streams.engine.archiving import records_of
 from dalsegno.streams.engine.settings import EngineSettings
+from dalsegno.streams.engine.state_segments import States
 
 START_MS: Final = 1_700_000_000_000
 RUNS: Final = 5
-STEPS: Final = 220
+STEPS: Final = 240
+QUIET_STEPS: Final = 40
+"""So long clients send much, and so long next to nothing: runs come to rest."""
 SEGMENT_BYTES: Final = 1_500
 ORPHAN_AGE_MS: Final = 60_000
 OWNERS_MAX: Final = 3
@@ -64,6 +71,7 @@ class ArchiveWorld:
             "interval_ms": 100,
             "sweep_interval_ms": 5_000,
             "orphan_age_ms": ORPHAN_AGE_MS,
+            "idle_ms": self.rng.choice((50, 50, 1_000)),
         }
         archive = settings.archive.model_copy(update=small)
         self.settings = settings.model_copy(update={"archive": archive})
@@ -77,10 +85,18 @@ class ArchiveWorld:
         self.epoch = 0
         self.lost_to = 0
         self._deep = 0
+        self.plain = Partition(0)
+        self._quiet = 0
+        self._trails: Trails = {}
+        self._plain_trails: Trails = {}
+        self._cold: dict[str, str] = {}
+        self._bytes: dict[str, bytes] = {}
+        self.spawned: list[Job] = []
         self._runs = [run_events(f"run-{number}") for number in range(RUNS)]
+        self._runs += [observed_events(f"watched-{number}") for number in range(RUNS)]
         self._seen: dict[str, bytes] = {}
         self.owners = [Owner(self, 0)]
-        self.died = self.nested = 0
+        self.died = self.nested = self.left = self.back = self._away = self._markers = 0
 
     def append(self, event: Any) -> int:
         """A record at the end of the log; the reference folds it at once."""
@@ -91,9 +107,29 @@ class ArchiveWorld:
         for output in self.reference.apply(self.record(offset)):
             if isinstance(output.action, Audit):
                 self.audited.append(encode(output.action.transition))
+                remember(self._trails, output.action.transition)
+        self.delivered(offset, event)
         if self.reference.archived_to != known:
             self.confirmed.append(event)
         return offset
+
+    def delivered(self, offset: int, event: Any) -> None:
+        """P1; and the same log without anything of states, in which no run ever leaves."""
+        reference = self.reference
+        if reference.delivered + self._markers != offset + 1:
+            raise BrokenPromiseError(f"P1: {reference.delivered} outcomes of {offset + 1} records")
+        about_states = isinstance(event, RunRestored) or getattr(event, "run_ids", ())
+        self.left += reference.archived.count > self._away
+        self.back += reference.archived.count < self._away
+        self._away = reference.archived.count
+        record = self.record(offset)
+        if about_states:
+            record = msgspec.structs.replace(record, event=ROOM)
+        for output in self.plain.apply(record):
+            if isinstance(output.action, Audit):
+                remember(self._plain_trails, output.action.transition)
+        for run_id in getattr(event, "run_ids", (getattr(event, "run_id", ""),)):
+            self.check_run(run_id)
 
     def record(self, offset: int) -> Record:
         message = self.events.messages[offset]
@@ -103,6 +139,9 @@ class ArchiveWorld:
         """Some events of some runs, and a record that is none."""
         for _ in range(self.rng.randrange(1, 6)):
             if self.rng.random() < 0.05:
+                self.events.mark(self.now_ms)
+                self._markers += 1
+            elif self.rng.random() < 0.05:
                 self.append(Unreadable("bad_frame", "no event"))
             elif self._runs and (event := next(self.rng.choice(self._runs), None)) is not None:
                 self.append(event)
@@ -111,9 +150,10 @@ class ArchiveWorld:
         rng = self.rng
         if rng.random() < self.trouble / 3:
             raise DiedError
-        if len(self.owners) > 1 and self._deep < REQUESTS_DEEP and rng.random() < 0.25:
+        if len(self.owners) > 1 and self._deep < REQUESTS_DEEP and rng.random() < 0.1:
             self._deep += 1
             self.nested += 1
+            self.now_ms += rng.choice((0, 0, 0, 0, 0, 0, 0, 2 * ORPHAN_AGE_MS))
             try:
                 self.act(rng.choice([each for each in self.owners if each is not owner]))
             finally:
@@ -138,15 +178,21 @@ class ArchiveWorld:
                 owner.put_out(rng.randrange(1, 20))
             elif chance < 0.6:
                 owner.save()
-            else:
+            elif chance < 0.75:
+                owner.fetch()
+            elif chance < 1 - self.trouble / 10:
                 owner.archive()
-        except DiedError:
+            else:
+                owner.loses_its_database()
+        except (DiedError, WarmLost):
             self.dies(owner)
         self.check()
 
     def dies(self, owner: Owner) -> None:
         """What he had in flight goes with him."""
         self.died += 1
+        for job in owner.fetches:
+            job.close()
         if owner in self.owners:
             self.owners.remove(owner)
         if not self.owners:
@@ -156,13 +202,14 @@ class ArchiveWorld:
         """Another engine owns the partition; the one before may not have heard of it."""
         self.epoch += 1
         self.owners.append(Owner(self, self.epoch))
-        del self.owners[:-OWNERS_MAX]
+        for owner in self.owners[:-OWNERS_MAX]:
+            self.dies(owner)
 
     def step(self) -> None:
         rng = self.rng
         chance = rng.random()
         self.now_ms += rng.choice((1, 50, 200, 2_000))
-        if chance < 0.2:
+        if chance < (0.02 if self._quiet else 0.25):
             self.client()
         elif chance < 0.8:
             self.act(rng.choice(self.owners))
@@ -203,9 +250,38 @@ class ArchiveWorld:
         except SegmentCorrupt:
             return None
 
+    def check_run(self, run_id: str) -> None:
+        """A run that left has its state in the bucket; any other is as if it never had."""
+        found = self.reference.run(run_id)
+        self._cold.pop(run_id, None)
+        if found is None:
+            return
+        if found.archived is not None:
+            where = self.reference._runs.get(run_id).head
+            try:
+                States(self.honest).parts(where.segment, run_id, where.digest)
+            except (ArchiveError, SegmentCorrupt) as error:
+                raise BrokenPromiseError(f"P1: run {run_id} is in no tier: {error}") from error
+            self._cold[run_id] = f"p/segments/{where.segment}"
+            return
+        plain = self.plain.run(run_id)
+        if self._trails.get(run_id) != self._plain_trails.get(run_id):
+            raise BrokenPromiseError(f"P4: what became of run {run_id} is another story")
+        if plain is None or (plain.state, plain.context) != (found.state, found.context):
+            raise BrokenPromiseError(f"P2: run {run_id} came back as another")
+
+    def check_cold(self) -> None:
+        """What runs wait for in the archive is still there, and is what it was."""
+        for run_id, key in self._cold.items():
+            stat = self.bucket.stat(key)
+            data = None if stat is None else self.bucket.get(key)
+            if data is None or self._bytes.setdefault(key, data) != data:
+                raise BrokenPromiseError(f"P1: the state of run {run_id} is no more")
+
     def check(self) -> None:
         """What the log has confirmed is in the bucket, whole, and each event is as it was."""
         held: dict[int, Kept] = {}
+        self.check_cold()
         for event in self.confirmed:
             try:
                 manifest = self.honest.manifest(event.segment)
@@ -234,6 +310,8 @@ class ArchiveWorld:
         first = self.confirmed[0].first_offset if self.confirmed else 0
         for offset in range(first, self.reference.archived_to):
             message, kept = self.events.messages[offset], held.get(offset)
+            if message.marker:
+                continue
             if kept is None:
                 raise BrokenPromiseError(f"P1: event {offset} is in no confirmed segment")
             if (kept.at_ms, kept.key, kept.value) != (
@@ -244,8 +322,12 @@ class ArchiveWorld:
     def run(self) -> ArchiveWorld:
         """Trouble, calm, rest."""
         with ExitStack() as patches:
-            clock = SimpleNamespace(monotonic=lambda: self.now_ms / 1_000)
-            for module in (archive_agent, archive_sweep):
+            clock = SimpleNamespace(
+                monotonic=lambda: self.now_ms / 1_000, time_ns=lambda: self.now_ms * 1_000_000
+            )
+            loop = SimpleNamespace(create_task=self.spawn)
+            patches.enter_context(patch.object(archive_restore, "asyncio", loop))
+            for module in (archive_agent, archive_sweep, archive_states, archive_restore):
                 patches.enter_context(patch.object(module, "in_daemon_thread", directly))
                 patches.enter_context(patch.object(module, "time", clock))
                 patches.enter_context(patch.object(module, "log", Quiet()))
@@ -253,54 +335,55 @@ class ArchiveWorld:
             found = {topics.events: self.events, topics.transitions: self.transitions}
             patches.enter_context(patch.object(archiving, "LogReader", lambda _: Reader(found)))
             patches.enter_context(patch.object(archiving, "log", Quiet()))
-            for _ in range(STEPS):
-                self.step()
-            self.rest()
+            try:
+                for number in range(STEPS):
+                    self._quiet = number // QUIET_STEPS % 2
+                    self.step()
+                self.rest()
+            except StateCorrupt as error:
+                raise BrokenPromiseError(f"P10: {error}") from error
         return self
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> Job:
+        """A task of the product's: its owner goes on with it."""
+        self.spawned.append(Job(work))
+        return self.spawned[-1]
 
     def rest(self) -> None:
         """The store behaves, and in the end one owner is left: all is archived, and reads back."""
-        self.trouble = 0.0
         self.takes_over()
-        for _ in range(40):
+        for number in range(80):
             self.now_ms += 200
-            self.act(self.rng.choice(self.owners))
-        self.owners = [each for each in self.owners if each.epoch == self.epoch]
-        if not self.owners:
-            self.takes_over()
+            self.trouble *= number < 40
+            if number == 20:
+                self.client()
+            self.act(self.rng.choice(self.owners if number % 2 else self.owners[-1:]))
+        for zombie in [each for each in self.owners if each.epoch != self.epoch]:
+            self.dies(zombie)
+        if self.owners[0].broken:
+            self.dies(self.owners[0])
         (owner,) = self.owners
-        for _ in range(20):
+        for number in range(20):
             self.now_ms += 30_000
+            if number == 5:
+                for event in chain.from_iterable(self._runs):
+                    self.append(event)
+            for _ in range(12):
+                owner.fetch()
             owner.read(1_000)
             owner.put_out(1_000)
             owner.save()
-            for _ in range(3):
+            for _ in range(6):
                 owner.archive()
             self.check()
         left = self.events.end - self.reference.archived_to
         if self.lost_to > self.reference.archived_to:
             return  # a retention limit overtook the archive, which stands still and says so
+        if self.reference.archived.wanted_count or self._cold:
+            raise BrokenPromiseError("P6: runs are wanted, and nobody brings them back")
         if left > 1:
             raise BrokenPromiseError(f"P6: {left} events are not archived, and nobody is at it")
-        self._read_back()
-
-    def _read_back(self) -> None:
-        """What `audit` and `archive verify` do, with nothing but the bucket."""
-        try:
-            chain = chain_of(self.honest, 0)
-        except (ArchiveGap, SegmentCorrupt) as error:
-            raise BrokenPromiseError(f"P2: {error}") from error
-        if not chain or chain[-1].last_offset + 1 < self.reference.archived_to:
-            raise BrokenPromiseError("P2: the chain ends before what was confirmed")
-        kept = [each.value or b"" for each in transitions_of(self.honest, chain)]
-        if kept != self.audited[: len(kept)]:
-            raise BrokenPromiseError("P2: archived transitions are not those of the fold")
-        if len(kept) < len(self.audited) - 4:
-            raise BrokenPromiseError(f"P1: {len(kept)} of {len(self.audited)} are archived")
-        held = self.honest.held(0)
-        orphans = {*held.segments} - {*held.manifests}
-        if orphans:
-            raise BrokenPromiseError(f"P11: {len(orphans)} orphans are left")
+        read_back(self)
 
 
 def worlds(seeds: range) -> Iterator[ArchiveWorld]:
