@@ -69,7 +69,8 @@ class FaultyObjects:
             raise self._error(key)
         if fault is Fault.TRUNCATE and size is not None:
             raise ArchiveError(Trouble.DAMAGED, key, "half of what was asked for")
-        return _bent(fault, found)
+        # Not at the bit where a lie was stored: two lies would be the truth.
+        return _bent(fault, found, at=len(found) // 4)
 
     def stat(self, key: str) -> ObjectStat | None:
         """See `Objects`."""
@@ -116,12 +117,12 @@ class FaultyObjects:
         return ArchiveError(self.trouble, key, "as the test asked")
 
 
-def _bent(fault: Fault | None, data: bytes) -> bytes:
+def _bent(fault: Fault | None, data: bytes, at: int | None = None) -> bytes:
     if fault is Fault.TRUNCATE:
         return data[: len(data) // 2]
     if fault is Fault.LIE and data:
-        middle = len(data) // 2
-        return data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
+        at = len(data) // 2 if at is None else at
+        return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
     return data
 
 
