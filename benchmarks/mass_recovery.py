@@ -161,7 +161,7 @@ def run_round(
         back = time.time()
         system.start_worker()
         if frozen:
-            held = until_held(system, lost, 30)
+            held = until_held(system, lost, 90)
             predicted_ms = planned_ms(system)
             system.command("recovery", "release")
         system.wait_results(runs, LIMIT_S)

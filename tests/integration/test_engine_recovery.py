@@ -50,8 +50,7 @@ def assert_state(lab: Lab) -> None:
 def assert_checkpointed(lab: Lab) -> None:
     def done() -> bool:
         reports = list(verify(lab.settings, TinyFold, lab.partitions))
-        ends = [lab.end(lab.topics.events, number) for number in range(lab.partitions)]
-        return [report.position for report in reports] == ends
+        return not any(lab.left(report.partition, report.position) for report in reports)
 
     wait_for("checkpoints at the end of the log", done)
 

@@ -13,7 +13,7 @@ from benchmarks.mass_recovery import run_round
 def test_what_dies_at_once_is_found_once_held_while_frozen_and_whole_after_the_release(
     tmp_path: Path,
 ) -> None:
-    found = run_round(tmp_path, 24, 1.0, frozen=True)
+    found = run_round(tmp_path, 24, 1.0, frozen=True, every=True)
     lost, held = found["attempts found lost"], found["held while frozen"]
     assert isinstance(lost, int)
     assert isinstance(held, int)

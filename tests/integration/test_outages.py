@@ -97,7 +97,8 @@ def slow(called: Called) -> Figures:
     took_s = time.monotonic() - back_s
     called.finish()
     said = called.orders()
-    assert any("were slow" in each.reason for each in said if isinstance(each, FaultPointChanged))
+    reasons = [each.reason for each in said if isinstance(each, FaultPointChanged)]
+    assert any("were slow" in reason for reason in reasons), reasons
     assert not any(isinstance(each, FaultPointChanged) and each.state != "closed" for each in said)
     # What came after it was noticed went by permits.
     assert sum(each.permits for each in said if isinstance(each, QuotaGranted)) >= RUNS // 4

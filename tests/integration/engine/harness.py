@@ -19,7 +19,8 @@ from typing import TypeVar
 from confluent_kafka import Message, Producer
 from tests.integration.strangers import send_bad_header_name
 
-from dalsegno.schemas.codec import encode
+from dalsegno.schemas.codec import decode, encode
+from dalsegno.schemas.control import ClockTick
 from dalsegno.schemas.events import RiskFlagged, RunEvent
 from dalsegno.schemas.partitioner import partition_for
 from dalsegno.streams.core.sequence import Sequence
@@ -132,6 +133,12 @@ class Lab:
             return reader.bounds(topic, partition)[1]
         finally:
             reader.close()
+
+    def left(self, partition: int, position: int) -> list[Message]:
+        """Events from a position on, without ticks: one may come while the engine stops."""
+        found = self.read(self.topics.events, partition)
+        behind = [each for each in found if (each.offset() or 0) >= position]
+        return [each for each in behind if not isinstance(decode(each.value()), ClockTick)]
 
     def ordered(self, topic: str) -> dict[int, list[tuple[Sequence, Message]]]:
         """By partition, the outputs of a topic after dropping repeats, checked as a reader would.

@@ -87,7 +87,7 @@ def test_topics_engine_worker_and_client_run_a_flow_over(
             runs = [client.start(flow, {"amount": n}) for n in range(6)]
             found = [client.wait(run_id, "60s").context["doubled"] for run_id in runs]
     assert found == [2 * n for n in range(6)]
-    assert process.returncode == EngineExit.STOPPED
+    assert process.returncode == EngineExit.STOPPED, log.read_text()
     assert app.run(["verify"]) == ExitCode.OK
     said = log.read_text()
     assert PASSWORD not in said
