@@ -46,7 +46,7 @@ def show(
         return
     names = ("run", "flow", "state", "run version", "steps done", "at", "expires")
     rows = [*zip(names, run_row(run), strict=True)]
-    told = ("waiting_for", "reason", "detail", "gate")
+    told = ("waiting_for", "reason", "detail", "gate", "context_bytes")
     rows += [(name.replace("_", " "), run[name]) for name in told if run.get(name)]
     archived = run.get("archived")
     if isinstance(archived, dict):

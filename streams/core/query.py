@@ -91,6 +91,7 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
     names those. `paused_by`: who holds a paused run. `questions` are open, `decisions` were taken,
     the newest last.
     `field_versions`: context fields of another schema version than `context_schema_version`.
+    `context_bytes`: names and values of a live run's context, packed; of blobs the references.
     """
 
     run_id: str
@@ -126,6 +127,7 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
     context_schema: str = ""
     context_schema_version: int = 0
     field_versions: tuple[tuple[str, int], ...] = ()
+    context_bytes: int = 0
     archived: ArchivedView | None = None
 
 
@@ -183,6 +185,7 @@ def view_run(run: Run) -> RunView:
         context_schema=head.context_schema,
         context_schema_version=head.context_schema_version,
         field_versions=head.field_versions,
+        context_bytes=run.context.size_bytes,
     )
 
 

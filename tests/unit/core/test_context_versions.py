@@ -14,6 +14,7 @@ from tests.unit.core.log import (
     view,
 )
 
+from dalsegno.schemas import values
 from dalsegno.schemas.events import InformationSupplied, StepReleased
 from dalsegno.schemas.outputs import FieldVersion, Handoff, StepState
 from dalsegno.schemas.plan import Merge, MergeRule
@@ -220,3 +221,11 @@ def test_a_mismatch_is_on_the_record_with_its_words() -> None:
     started(log, version=2)
     (out,) = transitions(give_back(log, 1))
     assert out.detail == "run 'r': field 'first' is of version 2, this code knows 1"
+
+
+def test_a_runs_view_says_how_much_its_context_takes() -> None:
+    log = Log()
+    started(log)
+    held = values.unpack(view(log).context or b"")
+    packed = [values.pack(part) for pair in held.items() for part in pair]  # type: ignore[union-attr]
+    assert view(log).context_bytes == sum(map(len, packed))
