@@ -19,6 +19,7 @@ from dalsegno.streams.core import journal, verdicts
 from dalsegno.streams.core.arrivals import Arrivals
 from dalsegno.streams.core.controls import Controls
 from dalsegno.streams.core.draft import Draft
+from dalsegno.streams.core.firing import Firing
 from dalsegno.streams.core.partition import Partition
 from dalsegno.streams.core.units import Units
 
@@ -43,7 +44,7 @@ def early_events_dropped() -> Any:
         self.waiting -= len(waiting)
         self.counts[Outcome.DUPLICATE] += len(waiting)
 
-    return replaced(Arrivals, "_deliver", deliver)
+    return replaced(Arrivals, "deliver", deliver)
 
 
 def no_quarantine() -> Any:
@@ -59,9 +60,9 @@ def no_quarantine() -> Any:
 
 def deadlines_fire_late() -> Any:
     """A deadline fires after the event that passed it."""
-    right = Partition._fire
+    right = Firing.fire
 
-    def fire(self: Partition) -> None:
+    def fire(self: Firing) -> None:
         clock = self._now.clock
         log_ms, live_ms = clock.log_ms, clock.live_ms
         clock.log_ms, clock.live_ms = getattr(self, "before", (log_ms, live_ms))
@@ -69,7 +70,7 @@ def deadlines_fire_late() -> Any:
         clock.log_ms, clock.live_ms = log_ms, live_ms
         self.__dict__["before"] = (log_ms, live_ms)
 
-    return replaced(Partition, "_fire", fire)
+    return replaced(Firing, "fire", fire)
 
 
 def counter_not_restored() -> Any:
