@@ -47,19 +47,19 @@ class _Common(Mapping[str, Value]):
     def _inputs(self) -> dict[str, Value]:
         """The inputs; those with blobs in them are here by name alone until they are read."""
         if self._unpacked is None:
-            handoff, schema = self._attempt.handoff, self._attempt.step.schema
+            handoff, step = self._attempt.handoff, self._attempt.step
             fields = values.unpack_map(handoff.inputs)
             if references(handoff.inputs):
                 self._blobs = {name: value for name, value in fields.items() if has_blob(value)}
             here = {name: value for name, value in fields.items() if name not in self._blobs}
-            self._unpacked = {**as_of_code(handoff, here, schema), **self._blobs}
+            self._unpacked = {**as_of_code(handoff, here, step.schema, step.secrets), **self._blobs}
         return self._unpacked
 
     def _read_blobs(self, field: str) -> None:
         """The field with its blobs read, for each body its own."""
-        attempt = self._attempt
+        attempt, step = self._attempt, self._attempt.step
         whole = attempt.large.whole(self._blobs[field])
-        found = as_of_code(attempt.handoff, {field: whole}, attempt.step.schema)
+        found = as_of_code(attempt.handoff, {field: whole}, step.schema, step.secrets)
         inputs = self._inputs()
         inputs.pop(field)
         del self._blobs[field]
@@ -88,7 +88,8 @@ class _Common(Mapping[str, Value]):
         return field in self._inputs()
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._inputs())
+        # Not the dictionary's own: to read a large value changes it.
+        return iter(tuple(self._inputs()))
 
     def __len__(self) -> int:
         return len(self._inputs())

@@ -7,6 +7,7 @@ with version 1 of the one that its flow has by now.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 from dalsegno.schemas import values
@@ -33,10 +34,13 @@ def mismatch(handoff: Handoff, schema: ContextSchema | None) -> VersionMismatchE
     named = handoff.context_schema in {"", schema.name}
     if named and handoff.context_schema_version == schema.version and not handoff.field_versions:
         return None
+    if not named:
+        # Even if it reads nothing: what it writes would pass for a value of the run's schema.
+        base = handoff.context_schema_version
+        field, version = next(iter(_versions(handoff).items()), ("", base))
+        detail = f"the run's schema is {handoff.context_schema!r}, the code's {schema.name!r}"
+        return VersionMismatchError(handoff.run_id, field, version, schema.version, detail)
     for field, version in _versions(handoff).items():
-        if not named:
-            detail = f"the run's schema is {handoff.context_schema!r}, the code's {schema.name!r}"
-            return VersionMismatchError(handoff.run_id, field, version, schema.version, detail)
         try:
             schema.readable(field, version, handoff.run_id)
         except VersionMismatchError as error:
@@ -45,14 +49,16 @@ def mismatch(handoff: Handoff, schema: ContextSchema | None) -> VersionMismatchE
 
 
 def _without_schema(handoff: Handoff) -> VersionMismatchError | None:
-    if not handoff.context_schema:
-        return None
-    if handoff.context_schema_version == _UNTYPED and not handoff.field_versions:
+    named = handoff.context_schema
+    # Of a run that began without a schema, only code that has one has set fields of a version.
+    known = _UNTYPED if named else handoff.context_schema_version
+    if handoff.context_schema_version == known and not handoff.field_versions:
         return None
     for field, version in _versions(handoff).items():
-        if version != _UNTYPED:
-            detail = f"the run's schema is {handoff.context_schema!r}, the code has none"
-            return VersionMismatchError(handoff.run_id, field, version, _UNTYPED, detail)
+        if version != known:
+            detail = f"the run's schema is {named!r}" if named else "newer code has written it"
+            detail += ", the code has none"
+            return VersionMismatchError(handoff.run_id, field, version, known, detail)
     return None
 
 
@@ -65,13 +71,18 @@ def read_fields(
     """
     fields = values.unpack_map(packed)
     whole = {field: large.whole(value) for field, value in fields.items()}
-    return as_of_code(handoff, whole, schema)
+    return as_of_code(handoff, whole, schema, large.secrets)
 
 
 def as_of_code(
-    handoff: Handoff, fields: dict[str, Value], schema: ContextSchema | None
+    handoff: Handoff,
+    fields: dict[str, Value],
+    schema: ContextSchema | None,
+    secrets: Collection[str],
 ) -> dict[str, Value]:
-    """Some fields of the handoff, blobs read, as this code's version has them. Raises `Invalid`."""
+    """Some fields of the handoff, blobs read, as this code's version has them. Raises `Invalid`,
+    without the words of an upcaster of a field that is secret.
+    """
     if schema is None:
         return fields
     newer = {each.field: each.version for each in handoff.field_versions}
@@ -79,15 +90,23 @@ def as_of_code(
     versions = {field: newer.get(field, base) for field in fields}
     try:
         return schema.read(fields, versions, handoff.run_id)
-    except (FieldRefused, UpcastFailed, VersionMismatchError) as error:
+    except UpcastFailed as error:
+        if error.field not in secrets:
+            raise Invalid(str(error), error_class=type(error).__name__) from error
+        # What an exception says may be the value itself.
+        quiet = UpcastFailed(schema.name, error.field, error.found, "failed on a secret field")
+        raise Invalid(str(quiet), error_class=type(quiet).__name__) from None
+    except (FieldRefused, VersionMismatchError) as error:
         raise Invalid(str(error), error_class=type(error).__name__) from error
 
 
 def written_version(handoff: Handoff, schema: ContextSchema | None) -> int:
-    """The version to say of what this code writes; 0 where nothing has a schema."""
+    """The version to say of what this code writes; without a schema, in a run without one, that
+    which the run began with.
+    """
     if schema is not None:
         return schema.version
-    return _UNTYPED if handoff.context_schema else 0
+    return _UNTYPED if handoff.context_schema else max(0, handoff.context_schema_version)
 
 
 def _versions(handoff: Handoff) -> dict[str, int]:

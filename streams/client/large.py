@@ -31,7 +31,9 @@ half its grace, hours; a step may wait for the store as long as it may run, days
 
 
 class Large:
-    """Blocking; for one attempt, or one call of a client. `blobs` None: everything is inline."""
+    """Blocking; for one attempt, or one call of a client. `blobs` None: everything is inline.
+    `secrets`: the fields that never become blobs.
+    """
 
     def __init__(
         self,
@@ -45,7 +47,7 @@ class Large:
         self._clock = clock
         self._partition = partition
         self._patience = patience
-        self._secrets = secrets
+        self.secrets = secrets
         self._here: dict[Blob, bytes | StepFailure] = {}
 
     # On the way out.
@@ -58,7 +60,7 @@ class Large:
 
     def too_long(self, packed: bytes, field: str = "") -> bool:
         """Whether this goes out as a blob; without a field, what is private to a step."""
-        hidden = field in self._secrets if field else bool(self._secrets)
+        hidden = field in self.secrets if field else bool(self.secrets)
         return 0 < self._from_bytes() < len(packed) and not hidden
 
     def needs_store(self, fields: Mapping[str, object]) -> bool:

@@ -170,10 +170,7 @@ class ContextSchema:
         self, function: Callable[[Value], object], field: str, number: int, value: Value
     ) -> Value:
         try:
-            # A copy: what the function does to its argument is nobody else's concern.
-            return values.unpack(
-                values.pack(cast(Value, function(values.unpack(values.pack(value)))))
-            )
+            return _copy(cast(Value, function(_copy(value))))
         except ValueRefusedError as error:
             place = within(field, error.path)
             raise UpcastFailed(self.name, field, number, f"{place}: {error.detail}") from error

@@ -68,13 +68,13 @@ def note_versions(draft: Draft, change: ContextChange, written: int) -> None:
     head = draft.head
     if not 0 <= written <= VERSION_MAX:
         raise ContextError("", f"a schema version is a number from 1, not {written}")
+    if not head.field_versions and written in (0, head.context_schema_version):
+        return
     if written:
         for name in change.changed:
             held = version_of(head, name)
             if held != written and name not in change.whole and change.get(name) is not None:
                 raise VersionMixed(name, held, written)
-    elif not head.field_versions:
-        return
     versions = dict(head.field_versions)
     for name in change.changed:
         if change.get(name) is None:

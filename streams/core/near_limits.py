@@ -45,6 +45,9 @@ def near_limits(run: Run, policy: Policy) -> tuple[NearLimit, ...]:
     ]
     if _near(context.size_bytes, policy.context_bytes_max):
         found.append(NearLimit(flow, "context_bytes_max", _largest(sizes, sizes)))
+    if not _near(context.size_bytes, policy.dispatch_bytes_max):
+        # No step reads more than all: so most writes to a large context look at no step.
+        return tuple(found)
     reads = {
         step.reads
         for step, row in zip(run.entry.steps, run.rows, strict=True)

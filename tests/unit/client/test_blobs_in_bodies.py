@@ -71,6 +71,13 @@ async def test_a_body_reads_a_blob_when_it_asks_for_the_field_as_its_schema_has_
     assert engine.asked.count("GET") == 1
 
 
+async def test_a_body_may_go_through_all_of_its_inputs(engine: BlobEngine) -> None:
+    kept = large(engine).kept({"document": DOCUMENT})
+    for inputs in ({**kept, "pages": 3}, {"pages": 3, **kept}, kept):
+        read = list(context_of(engine, typed(), inputs).items())
+        assert sorted(read) == sorted({**inputs, "document": {"text": DOCUMENT}}.items())
+
+
 async def test_a_blob_that_is_not_what_the_schema_says_fails_the_step(engine: BlobEngine) -> None:
     kept = large(engine).kept({"document": ["a", DOCUMENT]})
     with pytest.raises(Invalid, match="document"):

@@ -24,7 +24,9 @@ from dalsegno.client import (
 )
 from dalsegno.schemas import values
 from dalsegno.schemas.outputs import FieldVersion
+from dalsegno.streams.client.blobs import Patience
 from dalsegno.streams.client.context_versions import mismatch, read_fields, written_version
+from dalsegno.streams.client.large import Large
 
 
 class Holder(TypedDict):
@@ -211,9 +213,17 @@ def test_code_without_a_schema_counts_as_the_first_version() -> None:
     found = mismatch(second, None)
     assert found is not None
     assert (found.field, found.found, found.known) == ("a", 2, 1)
+
+
+def test_older_code_without_a_schema_leaves_what_newer_code_wrote_into_a_run_without_one() -> None:
     plain = handoff()
     assert mismatch(plain, None) is None
-    assert written_version(plain, None) == 0
+    assert written_version(plain, None) == 1, "or its writes would pass for the newer version"
+    newer = handoff(field_versions=(FieldVersion("a", 2),))
+    found = mismatch(newer, None)
+    assert found is not None
+    assert (found.field, found.found, found.known) == ("a", 2, 1)
+    assert found.detail == "newer code has written it, the code has none"
 
 
 def test_a_run_from_before_the_schema_is_of_its_first_version() -> None:
@@ -228,6 +238,13 @@ def test_another_schema_is_a_mismatch() -> None:
     assert found is not None
     assert "'refund'" in found.detail
     assert "'order'" in found.detail
+
+
+def test_another_schema_is_a_mismatch_for_a_step_that_only_writes() -> None:
+    taken = handoff(inputs=inputs(), context_schema="refund", context_schema_version=4)
+    found = mismatch(taken, order())
+    assert found is not None
+    assert "'refund'" in found.detail
 
 
 @pytest.mark.parametrize("kind", [Context, BlockingContext])
@@ -252,6 +269,25 @@ def test_a_body_that_reads_what_upcasters_refuse_fails_as_invalid() -> None:
     with pytest.raises(Invalid, match="a: expected a whole number, not a text") as failure:
         Context(held, None)["a"]  # type: ignore[arg-type]
     assert failure.value.error_class == "FieldRefused"
+
+
+@pytest.mark.parametrize("where", ["inputs", "wrote"])
+def test_what_an_upcaster_says_of_a_field_that_the_flow_calls_secret_is_kept_quiet(
+    where: str,
+) -> None:
+    fields = {"inputs": inputs(), where: inputs(a="4711-0815")}
+    held = attempt(context_schema="s", undoes="u", undoes_completed=True, **fields)
+    schema = ContextSchema("s", Seen, version=2)
+    schema.upcast("a", from_version=1)(int)
+    for secrets, told in ((frozenset[str](), True), (frozenset({"a"}), False)):
+        held.step = dataclasses.replace(held.step, schema=schema, secrets=secrets)
+        held.large = Large(None, 0, Patience(0.0), secrets)
+        context = Context(held, None)  # type: ignore[arg-type]
+        with pytest.raises(Invalid, match="upcaster of 'a' from version 1 to 2") as failure:
+            len(context) if where == "inputs" else context.undo
+        assert ("4711" in str(failure.value)) is told
+        assert (failure.value.__cause__ is not None) is told
+        assert failure.value.error_class == "UpcastFailed"
 
 
 def with_schema(step: Any, schema: ContextSchema) -> Any:

@@ -1,5 +1,7 @@
 """Contexts near a limit are found while they still fit."""
 
+import sys
+
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.core.log import Log, pack, plan_of, step, view
@@ -46,6 +48,33 @@ def test_inputs_of_a_step_to_come_are_measured_together() -> None:
 def test_a_whole_context_is_named_by_its_largest_field() -> None:
     found = near(log_of({"a": 6_000, "b": 6_000, "c": 6_400, "d": 5_700}))
     assert found == [("context_bytes_max", "c")]
+
+
+def lines_run(steps: int) -> int:
+    """How many lines of Python run while a run of so many steps is looked at."""
+    log = Log()
+    log.policy(**LIMITS)
+    plan = plan_of(*[step(f"s{i}", reads=("a", "b")) for i in range(steps)])
+    log.start(plan, context={"a": b"x" * 8_997, "b": b"x" * 1_997})
+    count = 0
+
+    def trace(_frame: object, event: str, _arg: object) -> object:
+        nonlocal count
+        count += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)  # type: ignore[arg-type]
+    try:
+        found = log.partition.near_limits("r")
+    finally:
+        sys.settrace(before)
+    assert found == (NearLimit("flow", "inline_bytes_max", "a"),)
+    return count
+
+
+def test_a_context_that_no_step_can_read_too_much_of_costs_the_same_in_long_plans() -> None:
+    assert lines_run(400) == lines_run(4)
 
 
 def test_what_a_completed_step_has_read_no_longer_counts() -> None:
