@@ -165,6 +165,11 @@ class WarmPartition:
         except WarmLost as error:
             self.lost(error)
             return
+        except Exception as error:
+            # A full disk, for one: the batch would wait for ever, and nobody hear of it.
+            log.exception("runs not read", partition=self._number)
+            self._told_lost(StoreLostError(f"runs were not read: {error}"))
+            return
         # Another batch has begun meanwhile: what was read may have changed since.
         if turn == self._turn:
             self._residence.offer(run_ids, found)

@@ -88,7 +88,8 @@ class BlobWeb:
             log.warning("blobs: store in trouble", error=str(error))
             return _refused(503, "blob_store_unavailable", str(error))
         except TimeoutError:
-            return _refused(503, "busy", "other blobs are on their way: come again")
+            detail = f"its bytes were not through in {_BODY_S:g} s: come again"
+            return _refused(503, "slow", detail)
 
     async def _renew(self, request: web.Request) -> web.StreamResponse:
         store, partition, blob = self._asked(request)
@@ -147,8 +148,12 @@ class BlobWeb:
 
     @asynccontextmanager
     async def _turn(self) -> AsyncIterator[None]:
-        async with asyncio.timeout(_TURN_S):
-            await self._turns.acquire()
+        try:
+            async with asyncio.timeout(_TURN_S):
+                await self._turns.acquire()
+        except TimeoutError as error:
+            detail = "other blobs are on their way: come again"
+            raise _RefusedError(503, "busy", detail) from error
         try:
             yield
         finally:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from http.client import HTTPConnection
 from urllib.parse import urlsplit
 
+import msgspec
 import pytest
 from tests.unit.client.blob_engine import BlobEngine, blobs_of, engine_of
 from tests.unit.storage.blob_lab import GRACE_MS, BlobLab, flipped, packed
@@ -27,6 +29,7 @@ from dalsegno.schemas import values
 from dalsegno.storage.archive.objects import Trouble
 from dalsegno.streams.client.blobs import NoBlobStore, Patience
 from dalsegno.streams.client.large import Large
+from dalsegno.streams.engine import web_blobs
 
 NOW = Patience(0.0)
 LONG = Patience(60.0)
@@ -318,3 +321,28 @@ def test_bytes_that_are_no_value_are_damage(engine: BlobEngine) -> None:
     blobs_of(engine.url).put(1, b"\xc1" * 2_000, NOW)
     with pytest.raises(BlobCorrupt, match="no value"):
         large(engine).whole(Blob.of(b"\xc1" * 2_000))
+
+
+def put_without_bytes(engine: BlobEngine) -> tuple[int, str]:
+    """What is said to a put whose bytes come only after the answer."""
+    address = urlsplit(engine.url)
+    connection = HTTPConnection(address.hostname or "", address.port, timeout=60)
+    connection.putrequest("PUT", f"/blobs/1/{BLOB.digest.hex()}?size={BLOB.size}")
+    connection.putheader("Content-Length", str(BLOB.size))
+    connection.endheaders()
+    answer = connection.getresponse()
+    told = msgspec.json.decode(answer.read())["error"]
+    with suppress(OSError):  # the engine may have hung up
+        connection.send(DATA)
+    connection.close()
+    return answer.status, told
+
+
+def test_bytes_that_do_not_come_are_not_taken_for_a_crowd(
+    engine: BlobEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(web_blobs, "_BODY_S", 0.05)
+    assert put_without_bytes(engine) == (503, "slow")
+    engine.no_turns()
+    monkeypatch.setattr(web_blobs, "_TURN_S", 0.05)
+    assert put_without_bytes(engine) == (503, "busy")

@@ -11,6 +11,7 @@ import pytest
 from benchmarks.engine_lab.load import run_events
 from tests.unit.engine.warm_bench import HOUR_MS, Bench, Disk, disk, make_tier, tier, wiped
 
+from dalsegno.storage.errors import StoreFullError
 from dalsegno.storage.warm import Place
 from dalsegno.streams.core.partition import Partition
 from dalsegno.streams.core.record import Record
@@ -203,6 +204,29 @@ async def test_what_a_batch_touches_is_read_before_it_is_applied(
     bench.warm.ahead(batch("r0000"), done.set)
     assert done.is_set()
     await bench.warm.close()
+
+
+@pytest.mark.parametrize("error", [StoreFullError("No space left on device"), OSError("?")])
+async def test_a_batch_whose_runs_cannot_be_read_ends_the_partition_and_not_its_database(
+    tier: WarmTier, disk: Disk, error: Exception
+) -> None:
+    bench = Bench(tier, disk)
+    bench.runs(0, 200)
+    bench.checkpoint()
+    await bench.until(lambda: bench.residence.outside)
+    done = asyncio.Event()
+
+    def fail() -> None:
+        raise error
+
+    bench.table.waits = fail
+    bench.warm.ahead(batch("r0000"), done.set)
+    await bench.until(lambda: bench.lost)
+    assert str(error) in str(bench.lost[0])
+    assert not done.is_set()
+    bench.table.waits = lambda: None
+    await bench.warm.close()
+    assert tier.open(0).place is not None
 
 
 async def test_what_an_overtaken_batch_read_is_not_used(tier: WarmTier, disk: Disk) -> None:
