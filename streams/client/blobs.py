@@ -151,6 +151,8 @@ class Blobs:
                     method, url + path, left_s, packed or None, bytes_max=BLOB_BYTES_MAX
                 )
             except (OSError, NotHttpError) as error:
+                # Whoever else helps: the next call is not to wait for this one again.
+                self._engines.lost()
                 failures.append(f"{url}: {error}")
                 continue
             said = "" if status < HTTPStatus.BAD_REQUEST else _in_words(body)
@@ -161,7 +163,8 @@ class Blobs:
             failures.append(f"{url}: {status} {said}")
         if without and without == len(urls):
             raise NoBlobStore
-        self._engines.lost()
+        if not urls:
+            self._engines.lost()
         raise BlobStoreUnavailable("; ".join(failures) or "no engine has claimed a partition yet")
 
 

@@ -17,12 +17,14 @@ from dalsegno.streams.engine.web_blobs import BlobWeb
 
 
 class Claims:
-    """The owners topic: these engines, in this order."""
+    """The owners topic: these engines, in this order. `reads`: how often it was read."""
 
     def __init__(self, *urls: str) -> None:
         self.now = dict(enumerate(urls))
+        self.reads = 0
 
     def urls(self) -> dict[int, str]:
+        self.reads += 1
         return dict(self.now)
 
     def close(self) -> None:

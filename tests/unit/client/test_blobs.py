@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 import pytest
-from tests.unit.client.blob_engine import BlobEngine, blobs_of, engine_of
+from tests.unit.client.blob_engine import BlobEngine, Claims, blobs_of, engine_of
 from tests.unit.storage.blob_lab import GRACE_MS, BlobLab, flipped, packed
 
 from dalsegno.client import (
@@ -27,7 +27,8 @@ from dalsegno.client import (
 )
 from dalsegno.schemas import values
 from dalsegno.storage.archive.objects import Trouble
-from dalsegno.streams.client.blobs import NoBlobStore, Patience
+from dalsegno.streams.client.blobs import Blobs, NoBlobStore, Patience
+from dalsegno.streams.client.engines import Engines
 from dalsegno.streams.client.large import Large
 from dalsegno.streams.engine import web_blobs
 
@@ -161,6 +162,30 @@ def test_another_engine_helps_when_the_owner_does_not(engine: BlobEngine) -> Non
     blobs = blobs_of(nowhere(), engine.url)
     blobs.put(0, DATA, NOW)
     assert engine.asked == ["POST", "PUT"]
+
+
+def test_an_owner_that_is_gone_is_not_asked_first_for_ever(engine: BlobEngine) -> None:
+    claims = Claims(nowhere(), engine.url)
+    blobs = Blobs(Engines(claims), from_bytes=1_000)  # type: ignore[arg-type]
+    blobs.put(0, DATA, NOW)
+    claims.now = {0: engine.url}
+    before = claims.reads
+    blobs.put(0, DATA, NOW)
+    assert claims.reads == before + 1
+    blobs.put(0, DATA, NOW)
+    assert claims.reads == before + 1
+
+
+def test_a_store_that_is_away_says_nothing_about_who_owns_what(
+    lab: BlobLab, engine: BlobEngine
+) -> None:
+    claims = Claims(engine.url)
+    blobs = Blobs(Engines(claims), from_bytes=1_000)  # type: ignore[arg-type]
+    lab.objects.down = Trouble.UNREACHABLE
+    for _ in range(3):
+        with pytest.raises(BlobStoreUnavailable):
+            blobs.put(0, DATA, NOW)
+    assert claims.reads == 1
 
 
 def test_no_engine_at_all_is_said() -> None:
