@@ -164,6 +164,8 @@ class Engines:
                 if status == HTTPStatus.NOT_FOUND:
                     raise _not_found(place.run_id, asked, body)
             except (OSError, NotHttpError, msgspec.MsgspecError, ValueRefusedError) as error:
+                # Whoever else answers: the next question is not to wait for this one again.
+                self._stale = True
                 failures.append(f"{url}: {error}")
                 continue
             failures.append(f"{url}: {_said(status, body)}")
