@@ -28,6 +28,8 @@ from dalsegno.streams.core.versions import move, moves
 
 WHOLE_SHARE: Final = 0.25
 """Operations that take more than this share of the context may be dearer than the context."""
+_STEP_BYTES: Final = 40
+"""What is known of a settled step takes in memory, more or less."""
 LINK_BYTES: Final = 256
 """What a link takes beside its payload, more or less."""
 
@@ -102,7 +104,8 @@ class ChainWriter:
     @property
     def weight(self) -> int:
         """Bytes that it holds in memory, more or less."""
-        return 500 + (0 if self._tail is None else len(self._tail.dictionary))
+        tail = self._tail
+        return 500 + (0 if tail is None else len(tail.dictionary) + _STEP_BYTES * len(tail.settled))
 
     def extend(
         self, about: About, stages: Sequence[Stage], context: Callable[[], bytes] | None

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import resource
 import struct
+import tracemalloc
 from collections.abc import Sequence
 from random import Random
 
@@ -18,7 +20,7 @@ from dalsegno.schemas.control import Policy
 from dalsegno.storage.frame import FrameError, decompress, store
 from dalsegno.storage.snapshots.chain import About, ChainWriter, prune, restore
 from dalsegno.storage.snapshots.errors import Fault, SnapshotCorrupt
-from dalsegno.storage.snapshots.link import Header, LinkKind, read_link, write_link
+from dalsegno.storage.snapshots.link import Header, LinkKind, Version, read_link, write_link
 from dalsegno.streams.core.context import Context
 from dalsegno.streams.core.context_delta import ops_between
 
@@ -329,3 +331,21 @@ def test_an_older_version_than_any_is_not_there() -> None:
 _MADE = history(90)
 _OTHER = history(90, seed=2, run_id="other")
 _BASES = [place for place, kind in enumerate(kinds(_MADE.links)) if kind is LinkKind.BASE]
+
+
+def test_a_chains_end_weighs_what_it_holds_of_a_long_plan() -> None:
+    settled = tuple((place, 1) for place in range(2_000))
+    version = Version(1, 0, "s1", 1_700_000_000_000, 7, "running", (), settled)
+    first = msgspec.structs.replace(about(1), versions=(version,))
+    gc.collect()
+    tracemalloc.start()
+    try:
+        writers = [ChainWriter("r") for _ in range(50)]
+        for writer in writers:
+            writer.add(first, 1, lambda: pack({}), None)
+        gc.collect()
+        took = tracemalloc.get_traced_memory()[0] / len(writers)
+    finally:
+        tracemalloc.stop()
+    assert len(writers[0].settled) == len(settled)
+    assert took / 2 < writers[0].weight < 2 * took
