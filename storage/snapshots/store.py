@@ -10,7 +10,7 @@ the very write by which the run is no longer live, so none is ever left behind.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from struct import Struct
 from typing import Final
 
@@ -67,11 +67,3 @@ class ChainStore:
         """
         if changes:
             self._table.write({link_key(*at): link for at, link in changes.items()})
-
-    def remove(self, run_ids: Iterable[str]) -> None:
-        """The chains of these runs, whole. Raises as `write`."""
-        gone: dict[bytes, bytes | None] = {
-            key: None for run_id in run_ids for key, _ in entries(self._table.scan, run_id.encode())
-        }
-        if gone:
-            self._table.write(gone)

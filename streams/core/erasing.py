@@ -68,6 +68,7 @@ class Erasing:
         elif held is not None:
             assert not isinstance(held, Run), "a run goes by a draft"
             self._runs.remove(held)
+        self._runs.versions.forget(event.run_id)
         self.stones.put(
             digest_of_id(event.run_id),
             Tombstone(

@@ -145,6 +145,11 @@ class Versions:
         """Those of a run that were not drained yet."""
         return [each for each in self._made or () if each.run_id == run_id]
 
+    def forget(self, run_id: str) -> None:
+        """The run is erased: nothing is left of those that were not drained yet."""
+        if self._made:
+            self._made = [each for each in self._made if each.run_id != run_id]
+
     def now(self, run_id: str) -> VersionView | None:
         """The newest version of a live run, as its state says."""
         held = self._look(run_id)

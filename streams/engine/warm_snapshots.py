@@ -131,14 +131,6 @@ class Snapshots:
             self._metrics.count(catalogue.SNAPSHOT_CORRUPT, fault=fault.fault)
             log.warning("snapshot not used", run_id=fault.run_id, error=str(fault))
 
-    def forget(self, run_id: str) -> None:
-        """Nothing is noted of the run any more: it was erased. Its links go with its record in the
-        store, or by `WarmStore.chains.remove`.
-        """
-        for made in (self._captured, self._committed, self._taken):
-            made[:] = [each for each in made if each.run_id != run_id]
-        self._recorder.forget(run_id)
-
     async def look(self, run_id: str, run_version: int, readers: Executor) -> VersionView | None:
         """A live run at one of its versions, None if neither chain nor memory has that.
 

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from tests.unit.engine.test_warm_tier import Bench, Disk, make_tier
 
+from dalsegno.schemas.control import ErasureRequested, RunControl
 from dalsegno.schemas.events import InformationSupplied, RunCancelled, RunEvent, RunStarted
 from dalsegno.schemas.plan import Plan, StepPlan
 from dalsegno.storage.snapshots import recorder
@@ -50,7 +51,7 @@ def a_cadence_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
 class Chained(Bench):
     """A bench whose runs get facts from outside: each is a version."""
 
-    def take(self, *events: RunEvent) -> None:
+    def take(self, *events: RunEvent | RunControl) -> None:
         for event in events:
             self.partition.apply(Record(self.offset, 1_700_000_000_000, b"", b"", event))
             self.offset += 1
@@ -171,20 +172,25 @@ async def test_a_chain_goes_with_its_run(tier: WarmTier, disk: Disk) -> None:
     await bench.warm.close()
 
 
-async def test_an_erased_run_is_forgotten(tier: WarmTier, disk: Disk) -> None:
+@pytest.mark.parametrize("stored", [True, False])
+async def test_an_erased_run_is_forgotten(tier: WarmTier, disk: Disk, *, stored: bool) -> None:
     bench = Chained(tier, disk)
     snapshots = bench.warm.snapshots
     assert snapshots is not None
-    snapshots.pace.every = 2
+    snapshots.pace.every = 2 if stored else 20
+    bench.start("other")
     bench.start()
-    bench.supply(2)
-    bench.checkpoint()
-    await bench.until(bench.links)
+    if stored:
+        bench.supply(2)
+        bench.checkpoint()
+        await bench.until(bench.links)
     bench.supply(1)
-    snapshots.captured()
-    snapshots.forget("r")
-    bench.warm._store.chains.remove(["r"])
+    bench.take(ErasureRequested(run_id="r", erasure_id="e", reason="asked", requested_by="ana"))
+    bench.checkpoint()
+    await bench.until(lambda: not bench.warm.unsaved and not bench.warm._putting)
     assert bench.links() == []
+    assert snapshots._recorder.noted("r") == []
+    assert snapshots.pending == 1
     assert await bench.at(2) is None
     await bench.warm.close()
 
