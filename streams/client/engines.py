@@ -140,6 +140,11 @@ class Engines:
         """The run as it was at one of its versions. Raises as `run`, and `VersionNotKept`."""
 
         def ask(wait_s: float) -> RunVersion:
+            try:
+                return self._one(place, wait_s, {"version": version}, read_version)
+            except UnknownRun:
+                # Another client may just have started it: this goes to the end of the log.
+                self.run(place, wait_s)
             return self._one(place, wait_s, {"version": version}, read_version)
 
         return _again(ask, timeout_s)

@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 import pytest
-from tests.unit.client.test_engines import HERE, Claims, Engine, of
+from tests.unit.client.test_engines import HERE, Claims, Engine, of, shown
 from tests.unit.core.log import Log, chain
 
 from dalsegno.client import RunState, UnknownRun, VersionNotKept
@@ -42,3 +42,13 @@ def test_a_version_that_is_not_kept_is_no_unknown_run(engine: Engine) -> None:
     engine.reply = lambda _path: (404, {"error": "unknown_run"})
     with pytest.raises(UnknownRun):
         of(Claims(engine.url)).version(HERE, 9, 5)
+
+
+def test_a_run_that_another_client_has_just_started_is_found(engine: Engine) -> None:
+    log = Log()
+    log.partition.versions.keep()
+    log.start(chain(2), context={"in": 1})
+    then = msgspec.json.decode(dumps({"version": log.partition.versions.now("r")}))
+    replies = iter([(404, {"error": "unknown_run"}), shown(), (200, then)])
+    engine.reply = lambda _path: next(replies)
+    assert of(Claims(engine.url, end=10)).version(HERE, 1, 60).context == {"in": 1}
