@@ -29,8 +29,8 @@ Say = Callable[[str], None]
 _HTTP_PORT_FIRST = 8470
 _READY_S_MAX = 60.0
 _LOOK_S = 0.2
-_ARCHIVE_INTERVAL_MS = 10_000
 _BLOBS_FROM_BYTES = 65_536
+_ARCHIVE_INTERVAL_MS = 10_000
 """In `dev` an event is archived while its author still looks."""
 
 
