@@ -23,9 +23,10 @@ class EngineError(Exception):
 class NoSuchRunError(Exception):
     """The owner of its partition does not know the run."""
 
-    def __init__(self, run_id: str, answer: bytes = b"") -> None:
+    def __init__(self, run_id: str, answer: bytes = b"", *, live: bool = False) -> None:
         erased = b'"erased"' in answer
-        said = "it was erased" if erased else f"no run {run_id}: see `dalsegno runs`"
+        run = "live run" if live else "run"
+        said = "it was erased" if erased else f"no {run} {run_id}: see `dalsegno runs`"
         super().__init__(said)
 
 
@@ -118,11 +119,11 @@ class Engines:
         return [row for answer in answers for row in answer.own]
 
     def plan(self, run_id: str, width: int) -> dict[str, object]:
-        """The recovery plan of a run, as JSON fields. Raises NoSuchRunError, EngineError."""
+        """The recovery plan of a live run, as JSON fields. Raises NoSuchRunError, EngineError."""
         path = f"/plans/{urllib.parse.quote(run_id, safe='')}?width={width}"
         status, body = self._any(path)
         if status == http.client.NOT_FOUND:
-            raise NoSuchRunError(run_id)
+            raise NoSuchRunError(run_id, live=True)
         return msgspec.convert(_decode(status, body), _Plan).plan
 
     def erasure(self, digest: str, partition: int) -> dict[str, object] | None:
