@@ -1,7 +1,7 @@
 """The archive from outside: what is in it, and the history of a run from it alone."""
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 import msgspec
@@ -167,6 +167,15 @@ def partitions_of(archive: Archive | None, reader: Reader | None, settings: Engi
     """How many partitions there are. Raises `ArchiveGap` where nothing says so."""
     if reader is not None:
         return reader.partitions(settings.topics.events)
-    for manifest in archive.manifests() if archive is not None else ():
-        return manifest.partitions
+    for count in counts_of(archive) if archive is not None else ():
+        return count
     raise ArchiveGap("there is nothing in the archive")
+
+
+def counts_of(archive: Archive) -> Iterator[int]:
+    """How many partitions there were, by each segment of events; a damaged manifest says nothing.
+    Raises `ArchiveError`.
+    """
+    for name in archive.names():
+        with suppress(SegmentCorrupt):
+            yield archive.manifest(name).partitions

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from dalsegno.ops.archived import chain_of
+from dalsegno.ops.archived import chain_of, counts_of
 from dalsegno.ops.folding import fold_records
 from dalsegno.ops.kafka.fault_points import append_to_faults
 from dalsegno.ops.kafka.reader import Reader
@@ -27,12 +27,15 @@ from dalsegno.schemas.control import PolicySet, RunRestored
 from dalsegno.schemas.errors import DecodeError
 from dalsegno.schemas.events import RunResumed
 from dalsegno.storage.archive.archive import Archive
-from dalsegno.storage.archive.objects import Objects
+from dalsegno.storage.archive.objects import ArchiveError, Objects, Trouble
+from dalsegno.storage.archive.segment import SegmentCorrupt
 from dalsegno.storage.blobs.store import FOLDER
 from dalsegno.streams.core.attempt import Attempt
 from dalsegno.streams.core.carrying import Carried
+from dalsegno.streams.core.cold import ColdHead
 from dalsegno.streams.core.partition import Partition
 from dalsegno.streams.engine.settings import EngineSettings
+from dalsegno.streams.engine.state_segments import States
 
 _RESUME: Final = f"{SOURCE}-resume"
 
@@ -62,7 +65,7 @@ def check(settings: EngineSettings, archive: Archive, reader: Reader) -> int:
     """How many partitions there are. Raises `RebuildRefused`, `ReadError`, as reading does."""
     topic = settings.topics.events
     count = reader.partitions(topic)
-    archived = {manifest.partitions for manifest in archive.manifests()}
+    archived = set(counts_of(archive))
     if not archived:
         raise RebuildRefused("there is nothing in the archive: is it this prefix?")
     if archived != {count}:
@@ -150,6 +153,7 @@ class _Rebuild:
     ) -> None:
         self._settings = settings
         self._archive = archive
+        self._states = States(archive)
         self._number = number
         self._writer = writer
         self._left: list[tuple[str, str]] = []
@@ -168,6 +172,7 @@ class _Rebuild:
             self._writer.append_control(policy)
         brought: Counter[str] = Counter()
         self._writer.append_all(topic, self._number, self._records(partition, begun, brought))
+        self._early(partition)
         # Behind all of them: what goes on may need room that the others take.
         left = {run_id for run_id, _ in self._left}
         resumed = sorted(paused - left - begun.resumed)
@@ -214,20 +219,30 @@ class _Rebuild:
     def _bring_back(self, partition: Partition) -> None:
         """Runs in the archive that something waits for: they are live again, as they would be."""
         for run_id, head in partition.archived.wanted():
-            parts = self._parts(head.segment, run_id)
-            apply_here(
-                partition,
-                RunRestored(run_id=run_id, restore_id=SOURCE, parts=parts, digest=head.digest),
-            )
+            parts = self._parts(run_id, head)
+            if isinstance(parts, bytes):
+                apply_here(
+                    partition,
+                    RunRestored(run_id=run_id, restore_id=SOURCE, parts=parts, digest=head.digest),
+                )
 
     def _runs(self, partition: Partition) -> Iterator[Carried]:
         carrying = partition.carrying
         for each in carrying.live():
             yield from self._or_left(each.run_id, carrying.run(each.run_id))
         for run_id, cold in carrying.archived():
-            parts = self._parts(cold.head.segment, run_id)
-            found = carrying.with_plans(run_id, parts, cold.head.plan_digest)
+            found: Carried | str
+            parts = self._parts(run_id, cold.head)
+            if isinstance(parts, str):
+                found = parts
+            else:
+                found = carrying.with_plans(run_id, parts, cold.head.plan_digest)
             yield from self._or_left(run_id, found)
+
+    def _early(self, partition: Partition) -> None:
+        """Events that wait for a run which never started have nowhere to go."""
+        for run_id, count in partition.carrying.early():
+            self._left.append((run_id, f"{count} events wait for its start"))
 
     def _or_left(self, run_id: str, found: Carried | str) -> Iterator[Carried]:
         if isinstance(found, Carried):
@@ -235,8 +250,16 @@ class _Rebuild:
         else:
             self._left.append((run_id, found))
 
-    def _parts(self, segment: str, run_id: str) -> bytes:
-        return self._archive.run(self._archive.manifest(segment), run_id)
+    def _parts(self, run_id: str, head: ColdHead) -> bytes | str:
+        """A run's state, or why the archive does not have it: that costs this run, and no other."""
+        try:
+            return self._states.parts(head.segment, run_id, head.digest)
+        except SegmentCorrupt as error:
+            return str(error)
+        except ArchiveError as error:
+            if error.trouble not in {Trouble.MISSING, Trouble.DAMAGED}:
+                raise
+            return str(error)
 
     def _restored(self, carried: Carried) -> Signed:
         event = RunRestored(

@@ -188,13 +188,16 @@ class Archive:
 
     def unlisted(self, partition: int, below: int) -> Iterator[tuple[str, bytes]]:
         """Name and bytes of segments without a manifest, of offsets below this one. Raises
-        `ArchiveError`.
+        `ArchiveError`; `DAMAGED` where the listing leaves a manifest out that is there.
         """
         held = self.held(partition)
         for name in held.segments:
             end = end_of(name)
             if name not in held.manifests and end is not None and end < below:
-                yield name, self._objects.get(self._prefix + _SEGMENTS + name)
+                key = self._prefix + _SEGMENTS + name
+                if self.has(name):
+                    raise ArchiveError(Trouble.DAMAGED, key, "it is listed without its manifest")
+                yield name, self._objects.get(key)
 
     def data(self, manifest: Manifest) -> bytes:
         """All of a segment, as its manifest says. Raises `ArchiveError`, `SegmentCorrupt`."""

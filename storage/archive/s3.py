@@ -165,7 +165,11 @@ class S3Objects:
                     Bucket=self._bucket,
                     Delete={"Objects": [{"Key": key} for key in some], "Quiet": True},
                 )
-            except (ClientError, BotoCoreError):
+            except (ClientError, BotoCoreError) as error:
+                told = _told(some[0], error)
+                if told.passing:
+                    # The store is in trouble: a thousand requests more would not help.
+                    return {**failed, **dict.fromkeys(keys[begin:], told)}
                 failed |= self._delete_singly(some)
                 continue
             for each in answer.get("Errors", ()):
@@ -175,13 +179,15 @@ class S3Objects:
 
     def _delete_singly(self, keys: Sequence[str]) -> dict[str, ArchiveError]:
         failed: dict[str, ArchiveError] = {}
-        for key in keys:
+        for place, key in enumerate(keys):
             try:
                 self._client.delete_object(Bucket=self._bucket, Key=key)
             except (ClientError, BotoCoreError) as error:
                 told = _told(key, error)
                 if told.trouble is not Trouble.MISSING:
                     failed[key] = told
+                if told.passing:
+                    return {**failed, **dict.fromkeys(keys[place:], told)}
         return failed
 
     def close(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections.abc import Awaitable
 from typing import Final
 
 import structlog
@@ -17,12 +18,13 @@ from confluent_kafka import KafkaException
 
 from dalsegno.schemas.control import ArchiveConfirmed
 from dalsegno.storage.archive.archive import Archive, Manifest
-from dalsegno.storage.archive.objects import ArchiveError
+from dalsegno.storage.archive.objects import ArchiveError, Trouble
 from dalsegno.storage.archive.segment import SegmentCorrupt
 from dalsegno.streams.agents.archive_restore import Restorer
 from dalsegno.streams.agents.archive_states import StateArchiver
 from dalsegno.streams.agents.archive_sweep import Sweep
 from dalsegno.streams.core.partition import Partition
+from dalsegno.streams.core.state_codec import StateCorrupt
 from dalsegno.streams.core.warm import WarmLost
 from dalsegno.streams.engine import metrics_archive
 from dalsegno.streams.engine.archiving import Segmenter, Wanted
@@ -38,6 +40,8 @@ log = structlog.get_logger(__name__)
 _LOOK_S: Final = 0.25
 _PAUSE_FIRST_S: Final = 1.0
 _PAUSE_MAX_S: Final = 60.0
+_OWN: Final = frozenset({Trouble.MISSING, Trouble.DAMAGED, Trouble.EXISTS})
+"""Troubles of one partition's objects or events. Any other is the store's."""
 _SHARE: Final = 4
 """What stands alone in a topic with a retention is archived when this part of it has passed."""
 
@@ -64,7 +68,7 @@ async def _restore(ownership: Ownership, restorer: Restorer) -> None:
     """For ever, and whatever becomes of what is put."""
     while True:
         restorer.turn(list(ownership.tasks.values()))
-        await asyncio.sleep(_LOOK_S)
+        await restorer.rest(_LOOK_S)
 
 
 class Archiver:
@@ -88,6 +92,8 @@ class Archiver:
         self._ages = LogAges(self._settings)
         self._kept_s = float("inf")
         self._bound_s = 0.0
+        self._pauses: dict[int, tuple[float, float]] = {}
+        """By partition whose own part is in trouble: for how long, and until when (monotonic)."""
         self._jitter = random.random
 
     async def run(self) -> None:
@@ -103,35 +109,46 @@ class Archiver:
         self._metrics.clear(metrics_archive.ARCHIVE_AGE)
         due = [(task, wanted) for task in tasks if (wanted := self._due(task)) is not None]
         for task, wanted in due:
-            try:
-                manifest = await in_daemon_thread(
-                    lambda wanted=wanted: self._segmenter.archive(wanted),  # type: ignore[misc]
-                    f"archive-{wanted.partition}",
-                )
-                if manifest is not None:
-                    await self._confirm(task, manifest, wanted.end)
-            except (ArchiveError, SegmentCorrupt) as error:
-                self._failed(wanted.partition, error)
-                return
-            except (KafkaException, RestoreError, OutcomeUnknownError) as error:
-                log.info("archiving waits for Kafka", partition=wanted.partition, error=str(error))
-                self._bound_s = _PAUSE_FIRST_S
+            if not await self._tried(task, self._segment(task, wanted)):
                 return
         for task in tasks:
-            if isinstance(task.fold, Partition) and task.state in RUNNING:
-                try:
-                    await self._sweep.turn(task.number, task.fold)
-                    await self._states.turn(task)
-                except (ArchiveError, SegmentCorrupt) as error:
-                    self._failed(task.number, error)
-                    return
-                except WarmLost as error:
-                    unread(task.warm, error)
-                except OutcomeUnknownError as error:
-                    log.info("archiving waits for Kafka", partition=task.number, error=str(error))
-                    self._bound_s = _PAUSE_FIRST_S
-                    return
+            fold = task.fold
+            if not isinstance(fold, Partition) or task.state not in RUNNING or self._rests(task):
+                continue
+            if not await self._tried(task, self._states_of(task, fold)):
+                return
         self._bound_s = 0.0
+
+    async def _tried(self, task: PartitionTask, work: Awaitable[None]) -> bool:
+        """False where the store or Kafka is in trouble: then no other partition is tried now."""
+        try:
+            await work
+        except (ArchiveError, SegmentCorrupt, StateCorrupt) as error:
+            return self._failed(task.number, error)
+        except WarmLost as error:
+            unread(task.warm, error)
+        except (KafkaException, RestoreError, OutcomeUnknownError) as error:
+            log.info("archiving waits for Kafka", partition=task.number, error=str(error))
+            self._bound_s = _PAUSE_FIRST_S
+            return False
+        else:
+            self._pauses.pop(task.number, None)
+        return True
+
+    async def _segment(self, task: PartitionTask, wanted: Wanted) -> None:
+        manifest = await in_daemon_thread(
+            lambda: self._segmenter.archive(wanted), f"archive-{wanted.partition}"
+        )
+        if manifest is not None:
+            await self._confirm(task, manifest, wanted.end)
+
+    async def _states_of(self, task: PartitionTask, fold: Partition) -> None:
+        await self._sweep.turn(task.number, fold)
+        await self._states.turn(task)
+
+    def _rests(self, task: PartitionTask) -> bool:
+        """Whether a partition waits, since its own part of the archive is in trouble."""
+        return time.monotonic() < self._pauses.get(task.number, (0.0, 0.0))[1]
 
     def _due(self, task: PartitionTask) -> Wanted | None:
         """What is to be archived now, if it has waited long enough.
@@ -154,7 +171,8 @@ class Archiver:
         self._metrics.gauge(metrics_archive.ARCHIVE_AGE, waited_s, partition=str(number))
         # An erasure waits for what came before it to be archived, and so to be taken out.
         waits = any(stone.number < 0 and stone.offset >= first for _, stone in fold.erasures)
-        if nothing or (waited_s < interval_s and not waits and self._more.get(number) != first):
+        early = waited_s < interval_s and not waits and self._more.get(number) != first
+        if nothing or early or self._rests(task):
             return None
         return Wanted(number, first, end, dict(fold.erasures))
 
@@ -200,10 +218,16 @@ class Archiver:
             records=manifest.records, bytes=manifest.size,
         )  # fmt: skip
 
-    def _failed(self, partition: int, error: ArchiveError | SegmentCorrupt) -> None:
-        trouble = error.trouble if isinstance(error, ArchiveError) else "damaged"
+    def _failed(self, partition: int, error: ArchiveError | SegmentCorrupt | StateCorrupt) -> bool:
+        """Whether the others may go on: it is this partition's objects or events, not the store."""
+        trouble = error.trouble if isinstance(error, ArchiveError) else Trouble.DAMAGED
         self._metrics.count(metrics_archive.ARCHIVE_FAILURES, trouble=str(trouble))
-        self._bound_s = min(_PAUSE_MAX_S, 2 * self._bound_s or _PAUSE_FIRST_S)
-        log.warning(
-            "not archived", partition=partition, error=str(error), again_within_s=self._bound_s
-        )
+        own = trouble in _OWN
+        pause_s = self._pauses.get(partition, (0.0, 0.0))[0] if own else self._bound_s
+        pause_s = min(_PAUSE_MAX_S, 2 * pause_s or _PAUSE_FIRST_S)
+        if own:
+            self._pauses[partition] = (pause_s, time.monotonic() + pause_s)
+        else:
+            self._bound_s = pause_s
+        log.warning("not archived", partition=partition, error=str(error), again_within_s=pause_s)
+        return own

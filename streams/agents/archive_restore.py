@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -35,6 +36,8 @@ log = structlog.get_logger(__name__)
 
 FETCHES_MAX: Final = 8
 """States that are fetched at once by an engine."""
+_GAP_S: Final = 0.02
+"""Between two looks at least."""
 _PAUSE_FIRST_S: Final = 0.5
 _PAUSE_MAX_S: Final = 60.0
 _LOST: Final = frozenset({Trouble.MISSING, Trouble.DAMAGED})
@@ -67,6 +70,8 @@ class Restorer:
         self._metrics = metrics
         self._tries: dict[Key, _Try] = {}
         self._fetches: set[asyncio.Task[None]] = set()
+        self._freed = asyncio.Event()
+        self._first = 0
         self._jitter = random.random
 
     def turn(self, tasks: list[PartitionTask]) -> None:
@@ -76,7 +81,9 @@ class Restorer:
             self._metrics.clear(gauge)
         numbers = {task.number for task in tasks}
         self._tries = {key: each for key, each in self._tries.items() if key[0] in numbers}
-        for task in tasks:
+        # Each turn another partition is the first: one with many must not keep the others waiting.
+        self._first = first = (self._first + 1) % max(1, len(tasks))
+        for task in (*tasks[first:], *tasks[:first]):
             if isinstance(task.fold, Partition) and task.state in RUNNING:
                 try:
                     self._partition(task, task.fold)
@@ -95,7 +102,10 @@ class Restorer:
             if each.busy or now_s < each.next_s or fold.position <= each.said
         }
         room = FETCHES_MAX - len(self._fetches)
-        wanted = archived.wanted(room, waits) if room > 0 else []
+        # Those that have failed before come behind those that have not.
+        wanted = archived.wanted(room, mine) if room > 0 else []
+        if (left := room - len(wanted)) > 0:
+            wanted += archived.wanted(left, waits | {run_id for run_id, _ in wanted})
         for run_id, head in wanted:
             self._start(task, run_id, head)
         oldest = min((each.since_s for each in mine.values()), default=now_s)
@@ -113,7 +123,22 @@ class Restorer:
         found.busy = True
         job = asyncio.create_task(self._fetch(task, run_id, head, found))
         self._fetches.add(job)
-        job.add_done_callback(self._fetches.discard)
+        job.add_done_callback(self._ended)
+
+    def _ended(self, job: asyncio.Task[None]) -> None:
+        self._fetches.discard(job)
+        self._freed.set()
+        if not job.cancelled() and (error := job.exception()) is not None:
+            # The boundary of a fetch: nobody awaits it, and the run is looked for again.
+            log.error("restoring failed", exc_info=error)
+            self._metrics.count(metrics_archive.ARCHIVE_RESTORE_FAILURES, trouble="unknown")
+
+    async def rest(self, most_s: float) -> None:
+        """Until a fetch has ended, or for so long."""
+        self._freed.clear()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._freed.wait(), most_s)
+        await asyncio.sleep(_GAP_S)
 
     async def _fetch(self, task: PartitionTask, run_id: str, head: ColdHead, at: _Try) -> None:
         try:
@@ -132,6 +157,9 @@ class Restorer:
         except OutcomeUnknownError as error:
             log.info("restoring waits for Kafka", run=run_id, error=str(error))
             self._later(at)
+        except Exception:
+            self._later(at)
+            raise
         finally:
             at.busy = False
 

@@ -6,6 +6,7 @@ is: the fold compares. A crash between any two steps leaves an object that nothi
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -30,7 +31,9 @@ log = structlog.get_logger(__name__)
 SEGMENT_RUNS_MAX: Final = 500
 """The fold compares all of a segment's runs while it applies one record."""
 _LOOKED_AT_ONCE: Final = 100
-"""Runs that are looked at in one turn: it holds the loop."""
+"""Runs that are looked at in one turn."""
+_SLICE: Final = 20
+"""Of them so many hold the loop."""
 
 
 @dataclass(slots=True)
@@ -79,7 +82,7 @@ class StateArchiver:
         walk = self._walks.setdefault(task.number, _Walk())
         if fold.position <= walk.said or time.monotonic() < walk.next_s:
             return
-        through = self._look(walk, fold.archived)
+        through = await self._look(walk, fold.archived)
         full = len(walk.chosen) >= SEGMENT_RUNS_MAX
         if walk.chosen and (through or full or walk.bytes_chosen >= self._settings.segment_bytes):
             await self._send(task, fold, walk)
@@ -87,7 +90,7 @@ class StateArchiver:
             wait_s = self._settings.interval_ms / 1_000
             self._walks[task.number] = _Walk(next_s=time.monotonic() + wait_s, said=walk.said)
 
-    def _look(self, walk: _Walk, archived: Archived) -> bool:
+    async def _look(self, walk: _Walk, archived: Archived) -> bool:
         """The next few runs; True when it was through all of them."""
         now_ms, idle_ms = self._now_ms(), self._settings.idle_ms
         # One that is due soon would only come back.
@@ -98,10 +101,12 @@ class StateArchiver:
                 walk.names = archived.names()
             page = list(islice(walk.names, walk.place, walk.place + _LOOKED_AT_ONCE))
             walk.place += len(page)
-        resting, outside = archived.split(page, idle)
-        resting += archived.outside(outside, idle)
-        walk.chosen += resting
-        walk.bytes_chosen += sum(len(each.parts) for each in resting)
+        for first in range(0, len(page), _SLICE):
+            await asyncio.sleep(0)
+            resting, outside = archived.split(page[first : first + _SLICE], idle)
+            resting += archived.outside(outside, idle)
+            walk.chosen += resting
+            walk.bytes_chosen += sum(len(each.parts) for each in resting)
         walk.after = page[-1] if page else walk.after
         return len(page) < _LOOKED_AT_ONCE
 

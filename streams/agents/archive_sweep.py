@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from typing import Final
 
 import structlog
 
@@ -17,6 +18,9 @@ from dalsegno.streams.engine.daemon import in_daemon_thread
 from dalsegno.streams.engine.metrics import EngineMetrics
 
 log = structlog.get_logger(__name__)
+
+_RUNS_AT_ONCE: Final = 20
+"""Looked at between two turns of the loop: each may be read from the local database."""
 
 
 class Sweep:
@@ -41,11 +45,7 @@ class Sweep:
         old = await in_daemon_thread(
             lambda: list(old_states(self._archive, partition, age_ms)), name
         )
-        unneeded = []
-        for each in old:
-            await asyncio.sleep(0)  # some hundred runs at a time: the loop is not held longer
-            if not _is_needed(fold, each):
-                unneeded.append(each.segment)
+        unneeded = [each.segment for each in old if not await _is_needed(fold, each)]
         if unneeded:
             await in_daemon_thread(lambda: self._remove(partition, "states", unneeded), name)
 
@@ -75,8 +75,13 @@ class Sweep:
         log.info("swept", partition=partition, what=what, segments=count)
 
 
-def _is_needed(fold: Partition, states: OldStates) -> bool:
+async def _is_needed(fold: Partition, states: OldStates) -> bool:
     if states.position > fold.position:
         return True  # an owner that was away, or is behind, cannot judge
     archived = fold.archived
-    return any(archived.may_need(run_id, states.newest_ms) for run_id in states.run_ids)
+    for place, run_id in enumerate(states.run_ids):
+        if not place % _RUNS_AT_ONCE:
+            await asyncio.sleep(0)
+        if archived.may_need(run_id, states.newest_ms):
+            return True
+    return False

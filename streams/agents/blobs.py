@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 import structlog
 
+from dalsegno.storage.archive.archive import Archive
 from dalsegno.storage.archive.objects import ArchiveError
 from dalsegno.storage.blobs.store import BlobStore, Stored
 from dalsegno.storage.blobs.sweep import Forgetting, Sweep, Unheld, forgetting
@@ -57,18 +58,27 @@ class SweepEndedError(Exception):
 
 async def blob_sweeper(ownership: Ownership) -> None:
     """Sweep for as long as the engine runs; does nothing without a bucket."""
-    if ownership.context.blobs is None:
+    context = ownership.context
+    if context.blobs is None or context.objects is None:
         await asyncio.Event().wait()
         return
-    await Sweeper(ownership, ownership.context.blobs).run()
+    archive = Archive(context.objects, context.settings.archive_prefix)
+    await Sweeper(ownership, context.blobs, archive=archive).run()
 
 
 class Sweeper:
     """Takes the partitions in turn."""
 
     def __init__(
-        self, ownership: Ownership, store: BlobStore, now_ms: Callable[[], int] = _now_ms
+        self,
+        ownership: Ownership,
+        store: BlobStore,
+        now_ms: Callable[[], int] = _now_ms,
+        *,
+        archive: Archive | None = None,
     ) -> None:
+        """`archive`: of the same prefix, to be asked whose blobs these are."""
+        self._archive = archive
         self._ownership = ownership
         self._store = store
         self._now_ms = now_ms
@@ -120,6 +130,7 @@ class Sweeper:
     async def sweep(self, number: int, task: PartitionTask) -> Sweep:
         """One partition, once. Raises `ArchiveError`, `SweepEndedError`, `WarmLost`."""
         began_s = time.monotonic()
+        await self._see_whose(number, task)
         found = await self._look(number, task)
         judged = self._judge(number, task).judge(found.listed, found.marked, found.now_ms)
         log.info(
@@ -128,6 +139,17 @@ class Sweeper:
         )  # fmt: skip
         await self._delete(number, judged)
         return judged
+
+    async def _see_whose(self, number: int, task: PartitionTask) -> None:
+        """Events are archived, and the log has confirmed none: they may be of a cluster that is
+        gone, and so may the blobs be, which its runs still need.
+        """
+        archive, fold = self._archive, task.fold
+        if archive is None or not isinstance(fold, Partition) or fold.archived_to:
+            return
+        first = await in_daemon_thread(lambda: next(archive.names(number), None), f"blobs-{number}")
+        if first is not None:
+            raise SweepEndedError("not_archived_yet")
 
     async def forget(
         self, number: int, task: PartitionTask, digests: Collection[bytes]

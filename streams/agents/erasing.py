@@ -95,10 +95,13 @@ class Eraser:
             await asyncio.sleep(_LOOK_S if well else _PAUSE_S)
 
     async def turn(self) -> bool:
-        """Carries out what is due. False when something has failed and is tried again later."""
+        """Carries out what is due. False when something has failed and is tried again later; it
+        holds up no other partition.
+        """
         metrics = self._context.metrics
         metrics.clear(metrics_erasing.ERASURE_AGE)
         await self._sweep()
+        well = True
         for task in list(self._ownership.tasks.values()):
             due = self._due(task)
             try:
@@ -108,12 +111,12 @@ class Eraser:
                 await self._look_back(task)
                 await self._rewrite_again(task)
             except (ArchiveError, SegmentCorrupt, RecordsCorrupt) as error:
-                return self._failed(task.number, "archive", error)
+                well = self._failed(task.number, "archive", error)
             except (SweepEndedError, WarmLost) as error:
-                return self._failed(task.number, "blobs", error)
+                well = self._failed(task.number, "blobs", error)
             except (KafkaException, RestoreError, OutcomeUnknownError) as error:
-                return self._failed(task.number, "log", error)
-        return True
+                well = self._failed(task.number, "log", error)
+        return well
 
     def _due(self, task: PartitionTask) -> Due | None:
         fold = task.fold
@@ -201,7 +204,7 @@ class Eraser:
             if stone.number >= 0 and stone.erased_ms >= since_ms
         }
         known = self._again.get(task.number)
-        if known is None or known.task is not task or known.runs != recent.keys():
+        if known is None or known.task is not task or not recent.keys() <= known.runs:
             self._again[task.number] = Again(task, frozenset(recent), now_s + _AGAIN_S)
         elif recent and now_s >= known.at_s:
             self._again[task.number] = known._replace(at_s=float("inf"))

@@ -75,6 +75,13 @@ class Carrying:
             if isinstance(held, Stub) and held.head.state is not None and not held.waiting:
                 yield _carried(run_id, pack_parts(parts_of(run_id, held)))
 
+    def early(self) -> Iterator[tuple[str, int]]:
+        """Runs that have not started, and how many events wait for each."""
+        for run_id in list(self._runs.ids()):
+            held = self._runs.get(run_id)
+            if isinstance(held, Stub) and held.waiting:
+                yield run_id, len(held.waiting)
+
     def empty_lines(self) -> None:
         """Steps that stand in lines are ready: their runs are paused, so none goes out."""
         for line in self._now.recovery.holds.lines():

@@ -69,8 +69,11 @@ class ColdRuns:
 
     def back_since(self, since_ms: int) -> dict[str, int]:
         """Runs that came back after this time, as far as is known: it is forgotten at a restore."""
-        self._back = {name: at_ms for name, at_ms in self._back.items() if at_ms > since_ms}
-        return self._back
+        back = self._back
+        # Log time never goes back, so the oldest stand first.
+        while back and back[name := next(iter(back))] <= since_ms:
+            del back[name]
+        return back
 
     def due(self, cold: Cold) -> None:
         """A deadline of a run in the archive has passed: it fires once the run is back."""
@@ -98,6 +101,7 @@ class ColdRuns:
             arrivals.audit(event, ruling, held.head.state, held.head.run_version)
         if isinstance(held, Cold) and ruling is APPLIED and not event.trouble:
             self._runs.put_back(held, unpack_parts(event.parts))
+            self._back.pop(held.id, None)
             self._back[held.id] = self._now.log_ms
             self._catch_up(held)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dalsegno.schemas.control import Policy
 from dalsegno.schemas.outputs import Outcome
 from dalsegno.streams.core.arrivals import Arrivals
@@ -112,9 +114,9 @@ class PartitionFacts:
         return self._runs.open
 
     @property
-    def erasures(self) -> list[tuple[bytes, Tombstone]]:
+    def erasures(self) -> Sequence[tuple[bytes, Tombstone]]:
         """Runs that were erased, by the digest of their ids, in the order of the requests."""
-        return sorted(self._stones.all(), key=lambda each: each[1].offset)
+        return self._stones.all()
 
     def live_run(self, run_id: str) -> Run | None:
         """The run itself, if it is live: to look at, never to change. It is kept up to date until

@@ -7,7 +7,7 @@ Tombstones stay for good; each takes some 200 bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from typing import Final
 
@@ -77,6 +77,7 @@ class Tombstones:
     def __init__(self) -> None:
         self._stones: dict[bytes, Tombstone] = {}
         self._dirty: dict[bytes, None] = {}
+        self._ordered: list[tuple[bytes, Tombstone]] | None = None
 
     def __len__(self) -> int:
         return len(self._stones)
@@ -85,14 +86,19 @@ class Tombstones:
         """That of a run, if it was erased."""
         return self._stones.get(digest_of_id(run_id)) if self._stones else None
 
-    def all(self) -> Iterable[tuple[bytes, Tombstone]]:
-        """All of them."""
-        return self._stones.items()
+    def all(self) -> Sequence[tuple[bytes, Tombstone]]:
+        """All of them, in the order of the requests. They are many, asked for often, and change
+        rarely.
+        """
+        if self._ordered is None:
+            self._ordered = sorted(self._stones.items(), key=lambda each: each[1].offset)
+        return self._ordered
 
     def put(self, digest: bytes, stone: Tombstone) -> None:
         """The run is erased, or more is known of its erasure."""
         self._stones[digest] = stone
         self._dirty[digest] = None
+        self._ordered = None
 
     def late(self, digest: bytes, at_ms: int) -> None:
         """One more record about the run has come."""
@@ -137,6 +143,7 @@ class Tombstones:
 
     def load(self, parts: Iterable[tuple[bytes, bytes]]) -> None:
         """Takes parts back; keys without their first byte. Raises `StateCorrupt`."""
+        self._ordered = None
         for digest, data in sorted(parts):
             try:
                 self._stones[digest] = _decode(data)

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from dalsegno.storage.archive.archive import Archive, Manifest, offsets_of
+from dalsegno.storage.archive.archive import Archive, Manifest, end_of, offsets_of
 from dalsegno.storage.archive.objects import ArchiveError, Trouble
 from dalsegno.storage.archive.records import Kept, pack_records, unpack_records
 from dalsegno.storage.archive.segment import Kind, SegmentCorrupt, SegmentWriter
@@ -72,7 +72,9 @@ class Segmenter:
 
     def _segment(self, reader: LogReader, wanted: Wanted) -> bytes | None:
         topics, number = self._settings.topics, wanted.partition
-        low, _ = reader.bounds(topics.events, number)
+        low, end = reader.bounds(topics.events, number)
+        if not wanted.first:
+            self._only_ours(number, end)
         if low > wanted.first > 0:
             raise ArchiveError(
                 Trouble.MISSING,
@@ -97,6 +99,20 @@ class Segmenter:
             writer, reader, number, told, (wanted.first, events.last_offset)
         )
         return writer.finish(events.last_ms, passed)
+
+    def _only_ours(self, partition: int, end: int) -> None:
+        """Before the first word: whatever is here goes no further than the log does. Where a
+        cluster was made anew, what is here may be all that is left of the one before.
+        """
+        for name in self._archive.held(partition).manifests:
+            if (end_of(name) or 0) > end:
+                raise ArchiveError(
+                    Trouble.CONFIGURED,
+                    name,
+                    f"this is of another log: ours ends at {end}. Nothing is archived or swept; "
+                    "set DALSEGNO_ARCHIVE_PREFIX to a prefix of this cluster's own, and bring runs "
+                    "back with `dalsegno archive rebuild`",
+                )
 
     def _transitions_from(self, reader: LogReader, partition: int, first: int) -> int:
         """Where the transitions of event `first` begin: the last segment says so."""

@@ -53,9 +53,11 @@ def folded(beside: Beside | None, events: int, took_s: float) -> None:
 
 
 def unread(beside: Beside | None, error: WarmLost) -> None:
-    """What cannot be read back ends the partition task, and no more than that."""
-    assert beside is not None, "only a store can be lost"
-    beside.lost(error)
+    """What cannot be read back ends the partition task, and no more than that; one that has been
+    closed meanwhile has ended.
+    """
+    if beside is not None:
+        beside.lost(error)
 
 
 def full(beside: Beside | None) -> bool:

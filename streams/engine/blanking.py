@@ -189,13 +189,8 @@ def _without(kept: Kept, stones: Stones) -> Kept | None:
     """The word that states are archived, without the runs of it that were erased; None if it names
     none. It loses its MAC by that: from here on the segment's digest vouches for it.
     """
-    if codec.kind_of(kept.value or b"") != ArchiveConfirmed.__name__:
-        return None
-    try:
-        event = codec.decode(kept.value or b"")
-    except DecodeError:
-        return None
-    if not isinstance(event, ArchiveConfirmed) or len(event.run_ids) != len(event.run_digests):
+    event = _confirmed(kept)
+    if event is None or len(event.run_ids) != len(event.run_digests):
         return None
     pairs = [
         pair
@@ -212,6 +207,20 @@ def _without(kept: Kept, stones: Stones) -> Kept | None:
     )
     headers = ((_EVENT, codec.encode(less)),)
     return Kept(kept.offset, kept.at_ms, None, None, headers, ArchiveConfirmed.__name__, "")
+
+
+def _confirmed(kept: Kept) -> ArchiveConfirmed | None:
+    """That word as it was appended, or as an earlier erasure has left it."""
+    told = kept.value or b""
+    if kept.value is None and kept.kind == ArchiveConfirmed.__name__:
+        told = dict(kept.headers).get(_EVENT, b"")
+    if codec.kind_of(told) != ArchiveConfirmed.__name__:
+        return None
+    try:
+        event = codec.decode(told)
+    except DecodeError:
+        return None
+    return event if isinstance(event, ArchiveConfirmed) else None
 
 
 def _untold(kept: Kept) -> str:

@@ -48,7 +48,7 @@ BLOB_SWEPT: Final = Metric(
 BLOB_SWEEP_FAILURES: Final = Metric(
     "dalsegno_blob_sweep_failures_total",
     Kind.COUNTER,
-    "Sweeps that ended early: what was wrong with the store, or not_caught_up.",
+    "Sweeps that ended early: what was wrong with the store, not_caught_up, not_archived_yet.",
     ("trouble",),
 )
 BLOB_SWEEP_AGE: Final = Metric(

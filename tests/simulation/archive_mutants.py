@@ -244,7 +244,7 @@ ARCHIVE_MUTANTS = (
     Mutant("the last record of a block is lost", last_record_lost),
     Mutant("transitions begin too far", transitions_from_too_far),
     Mutant("swept while an owner is at it", swept_above_the_confirmed),
-    Mutant("swept by the listing alone", swept_by_the_listing_alone, 600),
+    Mutant("swept by the listing alone", swept_by_the_listing_alone, 1_200),
     Mutant("swept though there is a gap", swept_though_a_gap, 600),
     Mutant("the longest segment counts", the_longest_segment_counts),
     Mutant("orphans are never swept", young_orphans_only),

@@ -58,6 +58,13 @@ class Job:
         """Called when it has ended."""
         self._then.append(then)
 
+    def cancelled(self) -> bool:
+        """It ends by itself, and what it raises ends its owner."""
+        return False
+
+    def exception(self) -> None:
+        """See `cancelled`."""
+
     def close(self) -> None:
         """Whoever had it is gone."""
         self._work.close()
@@ -208,6 +215,8 @@ class Owner:
         """Goes on with a turn of the archiver, or begins one."""
         if self.at_store:
             return
+        if self.turn is None:
+            self.archiver._pauses.clear()  # when he acts, the world decides
         turn = self.turn or self.archiver.turn()
         self.turn, self.at_store = turn, True
         try:

@@ -8,6 +8,7 @@ After each act every event is where it must be, byte for byte. Virtual time, one
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Coroutine, Iterator
 from contextlib import ExitStack
 from itertools import chain
@@ -325,7 +326,7 @@ class ArchiveWorld:
             clock = SimpleNamespace(
                 monotonic=lambda: self.now_ms / 1_000, time_ns=lambda: self.now_ms * 1_000_000
             )
-            loop = SimpleNamespace(create_task=self.spawn)
+            loop = SimpleNamespace(Event=asyncio.Event, create_task=self.spawn)
             patches.enter_context(patch.object(archive_restore, "asyncio", loop))
             for module in (archive_agent, archive_sweep, archive_states, archive_restore):
                 patches.enter_context(patch.object(module, "in_daemon_thread", directly))
@@ -335,6 +336,7 @@ class ArchiveWorld:
             found = {topics.events: self.events, topics.transitions: self.transitions}
             patches.enter_context(patch.object(archiving, "LogReader", lambda _: Reader(found)))
             patches.enter_context(patch.object(archiving, "log", Quiet()))
+            patches.callback(self._close_jobs)
             try:
                 for number in range(STEPS):
                     self._quiet = number // QUIET_STEPS % 2
@@ -343,6 +345,11 @@ class ArchiveWorld:
             except StateCorrupt as error:
                 raise BrokenPromiseError(f"P10: {error}") from error
         return self
+
+    def _close_jobs(self) -> None:
+        """Also of a world that ends in the middle."""
+        for job in chain(self.spawned, *(owner.fetches for owner in self.owners)):
+            job.close()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> Job:
         """A task of the product's: its owner goes on with it."""

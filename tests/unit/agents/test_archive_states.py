@@ -26,6 +26,7 @@ from dalsegno.streams.engine.errors import OutcomeUnknownError
 from dalsegno.streams.engine.metrics import EngineMetrics
 from dalsegno.streams.engine.producers import Appended
 from dalsegno.streams.engine.rewriting import rewrite
+from dalsegno.streams.engine.state_segments import States
 from dalsegno.streams.engine.task import TaskState
 
 SETTINGS = ArchiveSettings(bucket="b", idle_ms=1_000, interval_ms=100)
@@ -288,3 +289,90 @@ def test_a_segment_that_was_rewritten_meanwhile_still_gives_its_other_runs_back(
     assert [h.epoch for h in handoffs(task.out)] == [2]
     assert not [e for e in escalations(task.out) if e.reason == "not_restored"]
     assert b"gone" not in b"".join(objects.get(each.key) for each in objects.list("p/segments/"))
+
+
+def archived_runs(count: int, objects: MemoryObjects) -> tuple[Log, Task]:
+    """So many runs in the archive, each of them wanted."""
+    log = Log()
+    for number in range(count):
+        run_id = f"r{number:02d}"
+        log.start(chain(1), run_id)
+        log.began("s0", run_id=run_id)
+        failed(log, "s0", run_id=run_id)
+    task = Task(log)
+    asyncio.run(archiver(objects).turn(task))  # type: ignore[arg-type]
+    for number in range(count):
+        log.put(_paused(f"r{number:02d}"))
+    assert log.partition.archived.wanted_count == count
+    return log, task
+
+
+def test_a_partition_with_many_that_are_wanted_keeps_no_other_waiting() -> None:
+    objects = MemoryObjects()
+    many, few = archived_runs(30, objects)[1], archived_runs(1, objects)[1]
+    few.number = 1
+    restorer = Restorer(Archive(objects, "p"), EngineMetrics())
+
+    async def go() -> None:
+        for _ in range(2):
+            restorer.turn([many, few])  # type: ignore[list-item]
+            await asyncio.gather(*restorer._fetches)
+
+    asyncio.run(go())
+    assert few.fold.archived.wanted_count == 0
+    assert many.fold.archived.wanted_count > 0
+
+
+def test_runs_that_are_lost_keep_no_other_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive_restore, "FETCHES_MAX", 2)
+    objects = MemoryObjects()
+    log, task = archived_runs(6, objects)
+    states = States.parts
+
+    def lost(self: States, segment: str, run_id: str, digest: bytes) -> bytes:
+        if run_id < "r04":
+            raise ArchiveError(Trouble.MISSING, segment, "as told")
+        return states(self, segment, run_id, digest)
+
+    monkeypatch.setattr(States, "parts", lost)
+    asyncio.run(restored(task, Restorer(Archive(objects, "p"), EngineMetrics()), 4))
+    assert log.partition.archived.wanted_count == 4
+    assert view(log, "r05").kind == "run"
+
+
+def test_the_next_are_fetched_as_soon_as_there_is_room() -> None:
+    objects = MemoryObjects()
+    log, task = archived_runs(30, objects)
+    restorer = Restorer(Archive(objects, "p"), EngineMetrics())
+
+    async def go() -> None:
+        async with asyncio.timeout(60):
+            while log.partition.archived.wanted_count:
+                restorer.turn([task])  # type: ignore[list-item]
+                await restorer.rest(3_600)
+
+    asyncio.run(go())
+
+
+def test_a_fetch_that_fails_as_nobody_expects_is_counted_and_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    objects = MemoryObjects()
+    log, task = archived_runs(1, objects)
+    metrics = EngineMetrics()
+    restorer = Restorer(Archive(objects, "p"), metrics)
+
+    def raises(*_: object) -> bytes:
+        raise RuntimeError("not what a store says")
+
+    async def go() -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(States, "parts", raises)
+            restorer.turn([task])  # type: ignore[list-item]
+            await asyncio.gather(*restorer._fetches, return_exceptions=True)
+        await restored(task, restorer)
+
+    asyncio.run(go())
+    assert log.partition.archived.wanted_count == 0
+    text = metrics.text().decode()
+    assert 'dalsegno_archive_restore_failures_total{trouble="unknown"} 1.0' in text

@@ -12,6 +12,8 @@ import pytest
 from tests.unit.core.log import Log, chain
 from tests.unit.storage.blob_lab import GRACE_MS, BlobLab, packed
 
+from dalsegno.storage.archive.archive import Archive
+from dalsegno.storage.archive.memory import MemoryObjects
 from dalsegno.storage.archive.objects import Trouble
 from dalsegno.storage.memory import MemoryTable
 from dalsegno.storage.warm import Place, WarmStore
@@ -207,3 +209,26 @@ async def test_a_walk_over_many_runs_lets_others_have_their_turn() -> None:
         turns += 1
     assert await sweeping == 1
     assert turns > 10
+
+
+async def test_blobs_beside_an_archive_that_the_log_knows_nothing_of_stay() -> None:
+    """The cluster was made anew, and its engines have the prefix of the one that is gone."""
+    stand = Stand(Log())
+    objects = MemoryObjects()
+    stand.sweeper = Sweeper(
+        cast(Ownership, stand.owner),
+        stand.lab.store,
+        stand.lab.clock,
+        archive=Archive(objects, "p"),
+    )
+    objects.put("p/manifests/00001/00000000000000000000-00000000000000000009-ab", b"")
+    for _ in range(2):
+        with pytest.raises(SweepEndedError, match="not_archived_yet"):
+            await stand.sweep()
+        stand.later()
+    assert stand.there
+    objects.delete(["p/manifests/00001/00000000000000000000-00000000000000000009-ab"])
+    assert await stand.sweep() == 1
+    stand.later()
+    await stand.sweep()
+    assert not stand.there

@@ -22,6 +22,7 @@ from dalsegno.streams.engine.log_ages import LogAges
 from dalsegno.streams.engine.metrics import EngineMetrics
 from dalsegno.streams.engine.ownership import Ownership
 from dalsegno.streams.engine.producers import Appended
+from dalsegno.streams.engine.rewriting import Rewritten
 from dalsegno.streams.engine.settings import EngineSettings
 from dalsegno.streams.engine.task import TaskState
 
@@ -86,7 +87,8 @@ class Owner:
         self.saved_to = 0
 
     def saved_positions(self) -> dict[TopicPartition, int]:
-        return {TopicPartition(self.context.settings.topics.events, 0): self.saved_to}
+        topic = self.context.settings.topics.events
+        return {TopicPartition(topic, number): self.saved_to for number in self.tasks}
 
 
 class Stand:
@@ -226,3 +228,45 @@ async def test_while_the_changelog_forgets_something_is_written_now_and_then(
     other = Stand(erased())
     await other.turn()
     assert other.task.ticks == 0, "what is never cleaned need not be closed"
+
+
+async def test_a_partition_that_fails_holds_up_no_other() -> None:
+    stand = Stand(erased())
+    stand.saved()
+    stand.task.lost = True
+    other = Task(erased())
+    other.number = 1
+    stand.owner.tasks[1] = other
+    assert not await stand.turn()
+    assert stand.task.said == []
+    assert len(other.said) == 1
+
+
+async def test_a_run_that_was_erased_long_ago_is_no_reason_to_look_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The whole archive of the partition is read for it."""
+    now_ms, now_s, looks = [START_MS + 60_000], [1_000.0], [0]
+    monkeypatch.setattr("dalsegno.streams.agents.erasing._now_ms", lambda: now_ms[0])
+    monkeypatch.setattr("dalsegno.streams.agents.erasing.time.monotonic", lambda: now_s[0])
+    monkeypatch.setattr(Partition, "archived_to", 1 << 40)
+
+    def looked(*_: object) -> Rewritten:
+        looks[0] += 1
+        return Rewritten()
+
+    monkeypatch.setattr("dalsegno.streams.agents.erasing.rewrite", looked)
+    log = erased()
+    log.now_ms += 86_400_000
+    log.put(ErasureRequested(run_id="b", erasure_id="f", reason="asked", requested_by="ana"))
+    stand = Stand(log, archive=Archive(MemoryObjects(), "p"))
+    stand.saved()
+    for pass_s in (0, 1, 600, 600):
+        now_s[0] += pass_s
+        await stand.turn()
+    assert looks == [2], "once, and once more"
+    now_ms[0] = START_MS + 2 * 86_400_000 + 3_600_000
+    for pass_s in (0, 600, 600):
+        now_s[0] += pass_s
+        await stand.turn()
+    assert looks == [2]

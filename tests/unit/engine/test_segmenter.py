@@ -8,6 +8,7 @@ from tests.simulation.archive_log import Reader, Topic
 from dalsegno.ops.archived import chain_of
 from dalsegno.storage.archive.archive import Archive
 from dalsegno.storage.archive.memory import MemoryObjects
+from dalsegno.storage.archive.objects import ArchiveError, Trouble
 from dalsegno.storage.archive.segment import Kind
 from dalsegno.streams.engine import archiving
 from dalsegno.streams.engine.archiving import Segmenter, Wanted, records_of
@@ -44,3 +45,27 @@ def test_segments_follow_each_other_over_offsets_that_nobody_is_given(
     ]
     right = [(each.at, each.value_bytes) for each in events.messages if not each.marker]
     assert found == right
+
+
+def test_a_log_that_was_made_anew_adds_nothing_to_the_archive_of_the_one_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What a sweep would take for segments that the log did not take is all that is left of it."""
+    settings = EngineSettings()
+    archive = Archive(MemoryObjects(), "p")
+
+    def segmenter(count: int) -> tuple[Segmenter, int]:
+        topics = {settings.topics.events: Topic(), settings.topics.transitions: Topic()}
+        for number in range(count):
+            topics[settings.topics.events].append(number, b"run", b"%d" % number)
+        monkeypatch.setattr(archiving, "LogReader", lambda _: Reader(topics))
+        return Segmenter(settings, 1, archive), count
+
+    old, end = segmenter(9)
+    assert old.archive(Wanted(0, 0, end)) is not None
+    assert old.archive(Wanted(0, 0, end)) is not None, "its own, said by nobody yet"
+    new, end = segmenter(3)
+    with pytest.raises(ArchiveError, match="another log: ours ends at 3") as caught:
+        new.archive(Wanted(0, 0, end))
+    assert caught.value.trouble is Trouble.CONFIGURED
+    assert len(list(archive.names())) == 1

@@ -176,3 +176,14 @@ def test_settings_for_encryption_reach_the_request(monkeypatch: pytest.MonkeyPat
     objects.put("k", b"v")
     assert (seen["ServerSideEncryption"], seen["SSEKMSKeyId"]) == ("aws:kms", "key")
     objects.close()
+
+
+def test_a_store_in_trouble_is_not_asked_to_delete_one_by_one(stub: Stub) -> None:
+    stub.status, stub.code = 503, "SlowDown"
+    objects = S3Objects(stub.settings(attempts=1))
+    names = [f"k{number}" for number in range(1_500)]
+    failed = objects.delete(names)
+    objects.close()
+    assert set(failed) == set(names)
+    assert {error.trouble for error in failed.values()} == {Trouble.BUSY}
+    assert len(stub.requests) == 1
