@@ -1,4 +1,4 @@
-"""What one run knows is in no part, handoff, transition, answer or package of another one."""
+"""What one run knows is in no part, handoff, transition, answer, package or snapshot of another."""
 
 from __future__ import annotations
 
@@ -25,10 +25,15 @@ from dalsegno.schemas.events import (
 )
 from dalsegno.schemas.outputs import Escalation, Handoff
 from dalsegno.schemas.plan import Plan, RetryPolicy
+from dalsegno.storage.memory import MemoryTable
+from dalsegno.storage.snapshots.pace import Pace
+from dalsegno.storage.snapshots.recorder import Recorder
+from dalsegno.storage.warm import Place, WarmStore
 from dalsegno.streams.core.actions import Audit, Dispatch, Escalate, Output, PutAside, Reply
 from dalsegno.streams.core.effects import effect_key, recovery_key
 from dalsegno.streams.core.partition import Partition
 from dalsegno.streams.core.state_codec import run_of
+from dalsegno.streams.core.versions import view_past
 
 RUNS = 8
 STEPS = ("s0", "s1", "s2")
@@ -66,6 +71,10 @@ class Interleaved(Log):
         self.out_there: dict[str, list[Handoff]] = {}
         self.asked: list[Escalation] = []
         self.seen: set[tuple[str, bytes]] = set()
+        self.partition.versions.keep()
+        self.store = WarmStore(MemoryTable(), "cluster/topic/0")
+        self.recorder = Recorder(self.store.chains, self.store.load, Pace(), keep=64)
+        self.versions = 0
 
     def put(self, event, **how) -> list[Output]:  # type: ignore[no-untyped-def]
         outputs = super().put(event, **how)
@@ -168,6 +177,31 @@ class Interleaved(Log):
             mine = {int(run_of(key)[0][1:])} if key[:1] in OF_RUNS and key[:1] else set()
             assert found <= mine, f"{key!r} has what is of runs {found}"
 
+    def restore(self) -> None:
+        self.partition = Partition.restore(0, self.partition.parts().items())
+        self.partition.versions.keep()
+
+    def check_snapshots(self) -> None:
+        """Each version of each live run, read back from the links of its chain."""
+        made = self.partition.versions.drain()
+        self.store.put(dict(self.partition.capture()), Place(len(self.records), 0))
+        self.recorder.note(made)
+        self.recorder.everything()
+        self.recorder.write(10.0)
+        for run in range(RUNS):
+            whose = self.partition.versions.whose(f"r{run}")
+            if whose is None:
+                continue
+            for version in range(1, whose.newest + 1):
+                found = self.recorder.look(whose, version, [])
+                if found.past is None:
+                    continue
+                raw = msgspec.msgpack.encode(view_past(found.past, whose))
+                marks = MARKS.findall(raw)
+                assert {number for _, number in marks} <= {b"%d" % run}, f"r{run} has {raw!r}"
+                assert {what for what, _ in marks} <= {b"known"}, "a secret is in a snapshot"
+                self.versions += bool(marks)
+
 
 @pytest.mark.parametrize("seed", range(15))
 def test_what_one_run_knows_is_nowhere_in_another(seed: int) -> None:
@@ -176,9 +210,12 @@ def test_what_one_run_knows_is_nowhere_in_another(seed: int) -> None:
         log.step_on()
         if number % 10 == 0:
             log.check_parts()
+        if number % 60 == 50:
+            log.check_snapshots()
         if number % 97 == 0:
-            log.partition = Partition.restore(0, log.partition.parts().items())
+            log.restore()
     log.check_parts()
+    assert log.versions
     assert {("queue.default", b"known"), ("queue.default", b"secret")} <= log.seen
     assert {("transitions", b"known"), ("escalations", b"known")} <= log.seen
     run = log.rng.randrange(RUNS)
