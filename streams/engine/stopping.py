@@ -5,6 +5,7 @@ break.
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import os
 import signal
 import threading
@@ -43,6 +44,7 @@ class StopSignals:
         """No log and no lock: whatever holds the process up may hold these too."""
         said = f"not stopped within {self._timeout_s:g} s: ended by force, from the last checkpoint"
         os.write(2, f"{said} the next owner goes on\n".encode())
+        faulthandler.dump_traceback(2)
         os._exit(_FORCED)
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
