@@ -15,7 +15,6 @@ from dalsegno.schemas.control import ArchiveConfirmed, RunRestored
 from dalsegno.schemas.outputs import Escalation, Outcome
 from dalsegno.streams.core.actions import Escalate
 from dalsegno.streams.core.arrivals import Arrivals
-from dalsegno.streams.core.bounds import words
 from dalsegno.streams.core.capturing import Held, parts_of
 from dalsegno.streams.core.cold import (
     Cold,
@@ -28,6 +27,7 @@ from dalsegno.streams.core.cold import (
 from dalsegno.streams.core.cold_absent import Foreign, read_foreign, take_in
 from dalsegno.streams.core.moment import APPLIED, Moment, Ruling, duplicate, refused
 from dalsegno.streams.core.names import DETAIL_CHARS_MAX, ID_CHARS_MAX, name_fault
+from dalsegno.streams.core.notice import notice
 from dalsegno.streams.core.runs import Runs
 from dalsegno.streams.core.runstate import Run, Stub
 from dalsegno.streams.core.state_codec import KIND_RUN, read_prefix
@@ -185,35 +185,17 @@ def _stranger(event: RunRestored) -> Foreign | Stub | Ruling:
 
 def _notice(now: Moment, cold: Cold) -> Escalation:
     head = cold.head
-    return Escalation(
-        escalation_id=f"{cold.id}#archive:{head.archived_ms}:{now.offset}",
-        run_id=cold.id,
-        flow=head.flow,
-        flow_version=head.flow_version,
-        step="",
-        epoch=0,
-        asked="notice",
+    return notice(
+        now,
+        cold.id,
+        head,
+        mark=f"archive:{head.archived_ms}:{now.offset}",
         reason="not_restored",
-        failure_type="",
-        error_class="",
-        message=words(f"segment {head.segment}: {head.trouble}"),
-        missing_fields=(),
-        advice="",
-        goal="",
-        attempts=0,
-        infra_attempts=0,
-        at_ms=now.log_ms,
-        answer_by_ms=now.log_ms + now.policy.person_wait_ms,
-        run_version=head.run_version,
-        plan_digest=head.plan_digest,
-        values_digest=b"",
+        message=f"segment {head.segment}: {head.trouble}",
         question=(
             f"Nothing is asked: run {cold.id} cannot come back from the archive. It stays there and"
             " its events wait, until its segment is mended or `dalsegno restore` brings it."
         ),
         silence_text="Nothing: no answer is waited for, and the archive is asked again and again.",
-        run_goal=f"{head.flow} (version {head.flow_version}), archived as {head.state}",
-        partition=now.partition,
-        offset=now.offset,
-        cause="not_restored",
+        became="archived",
     )

@@ -17,7 +17,6 @@ from dalsegno.schemas.events import (
     RunEvent,
     StepCompleted,
 )
-from dalsegno.schemas.outputs import Escalation
 from dalsegno.schemas.package import EffectFate, EffectLine
 from dalsegno.streams.core.actions import Escalate
 from dalsegno.streams.core.bounds import words
@@ -30,6 +29,7 @@ from dalsegno.streams.core.moment import (
     superseded,
 )
 from dalsegno.streams.core.names import ID_CHARS_MAX
+from dalsegno.streams.core.notice import notice
 from dalsegno.streams.core.people.decisions import first_heard
 from dalsegno.streams.core.record import Record
 from dalsegno.streams.core.runstate import UNKNOWN_MAX, Stub, Waiting
@@ -160,37 +160,19 @@ def _stray(now: Moment, stub: Stub, event: EffectIntended) -> tuple[Ruling, bool
         unknown=unknown,
         effects_unknown=head.effects_unknown + fresh,
     )
-    escalation = Escalation(
-        escalation_id=f"{stub.id}#after:{name}",
-        run_id=stub.id,
-        flow=head.flow,
-        flow_version=head.flow_version,
-        step=words(event.step),
-        epoch=event.epoch,
-        asked="notice",
+    escalation = notice(
+        now,
+        stub.id,
+        head,
+        mark=f"after:{name}",
         reason="effect_after_end",
-        failure_type="",
-        error_class="",
-        message=words(
-            f"after the run had ended ({head.state}), effect {event.effect!r} was intended"
-        ),
-        missing_fields=(),
-        advice="",
-        goal="",
-        attempts=0,
-        infra_attempts=0,
-        at_ms=now.log_ms,
-        answer_by_ms=now.log_ms + now.policy.person_wait_ms,
-        run_version=head.run_version,
-        plan_digest=head.plan_digest,
-        values_digest=b"",
+        message=f"after the run had ended ({head.state}), effect {event.effect!r} was intended",
         question=f"Nothing is asked: an effect was intended after run {stub.id} had ended.",
         silence_text="Nothing: no answer is waited for.",
-        run_goal=f"{head.flow} (version {head.flow_version}), ended as {head.state}",
+        became="ended",
+        step=words(event.step),
+        epoch=event.epoch,
         effect_lines=(_line(event),),
-        partition=now.partition,
-        offset=now.offset,
-        cause="effect_after_end",
     )
     now.outbox.put("escalations", Escalate(escalation))
     return superseded("run_ended"), True

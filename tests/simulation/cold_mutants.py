@@ -7,7 +7,14 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from msgspec.structs import replace
+from tests.property.archive_mutants import (
+    changed_runs_leave,
+    parts_are_not_written_again,
+    parts_stay_behind,
+    the_last_comes_first,
+    wanted_is_forgotten,
+    what_waited_comes_twice_after_a_restart,
+)
 from tests.simulation.mutants import Mutant, replaced
 
 from dalsegno.storage.archive import sweep
@@ -16,41 +23,9 @@ from dalsegno.storage.archive.memory import MemoryObjects
 from dalsegno.streams.agents.archive_restore import Restorer
 from dalsegno.streams.agents.archive_states import StateArchiver
 from dalsegno.streams.core import cold_runs
-from dalsegno.streams.core.cold import Cold, cold_of, may_rest
+from dalsegno.streams.core.cold import Cold
 from dalsegno.streams.core.cold_runs import ColdRuns
-from dalsegno.streams.core.runs import Runs
-from dalsegno.streams.core.runstate import Run
 from dalsegno.streams.engine.state_segments import States
-
-
-@contextmanager
-def after(owner: Any, name: str, then: Any) -> Iterator[None]:
-    """The right thing, and something behind it."""
-    right = getattr(owner, name)
-
-    def wrong(self: Any, *rest: Any) -> Any:
-        found = right(self, *rest)
-        then(self, *rest)
-        return found
-
-    with patch.object(owner, name, wrong):
-        yield
-
-
-@contextmanager
-def changed_runs_leave() -> Iterator[None]:
-    """A run leaves whatever it has become since it was chosen, and returns as it was chosen."""
-
-    def leaves(self: ColdRuns, run_id: str, digest: bytes, segment: str) -> bool:
-        run = self._runs.get(run_id)
-        if isinstance(run, Run) and may_rest(run):
-            cold = cold_of(run, segment, b"", self._now.log_ms)
-            cold.head = replace(cold.head, digest=digest)
-            self._runs.archive(run, cold)
-        return True
-
-    with patch.object(ColdRuns, "_leaves", leaves):
-        yield
 
 
 @contextmanager
@@ -109,43 +84,12 @@ def one_word_is_enough() -> AbstractContextManager[None]:
     return replaced(Restorer, "_fetch", fetch)
 
 
-def parts_are_not_written_again() -> AbstractContextManager[None]:
-    """What came back is in memory alone."""
-    return after(Runs, "put_back", lambda self, *_: self._back.clear())
-
-
-def parts_stay_behind() -> AbstractContextManager[None]:
-    """A run that leaves leaves its parts."""
-    return after(Runs, "archive", lambda self, *_: self._gone.clear())
-
-
-def what_waited_comes_twice() -> AbstractContextManager[None]:
-    """The part with what waited stays, and is there again after a restart."""
-    return after(Runs, "put_back", lambda self, cold, _: self._dirty[cold.id].clear())
-
-
-def wanted_is_forgotten() -> AbstractContextManager[None]:
-    """A restart does not know who is to come back."""
-    return after(Runs, "_moves", lambda self, *_: self.wanted.clear())
-
-
 def what_waits_is_dropped() -> AbstractContextManager[None]:
     """Events that came for a run that was away are not applied."""
     right = ColdRuns._catch_up
 
     def wrong(self: ColdRuns, cold: Cold) -> None:
         cold.waiting = None
-        right(self, cold)
-
-    return replaced(ColdRuns, "_catch_up", wrong)
-
-
-def the_last_comes_first() -> AbstractContextManager[None]:
-    """What waited is applied the other way round."""
-    right = ColdRuns._catch_up
-
-    def wrong(self: ColdRuns, cold: Cold) -> None:
-        cold.waiting = list(reversed(cold.waiting or []))
         right(self, cold)
 
     return replaced(ColdRuns, "_catch_up", wrong)
@@ -191,7 +135,7 @@ COLD_MUTANTS = (
     Mutant("one word is enough", one_word_is_enough),
     Mutant("parts are not written again", parts_are_not_written_again),
     Mutant("parts stay behind", parts_stay_behind),
-    Mutant("what waited comes twice", what_waited_comes_twice),
+    Mutant("what waited comes twice", what_waited_comes_twice_after_a_restart),
     Mutant("wanted is forgotten", wanted_is_forgotten),
     Mutant("what waits is dropped", what_waits_is_dropped),
     Mutant("the last comes first", the_last_comes_first),
