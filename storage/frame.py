@@ -6,6 +6,7 @@ so a frame of a few bytes that declares exabytes costs nothing.
 
 from __future__ import annotations
 
+import threading
 from typing import Final, NamedTuple
 
 import zstandard
@@ -14,7 +15,17 @@ LEVEL: Final = 3
 DICTIONARY_BYTES_MAX: Final = 32_768
 """No dictionary is longer."""
 _WINDOW_LOG_MAX: Final = 27
-_PLAIN: Final = zstandard.ZstdCompressor(level=LEVEL, write_checksum=False)
+
+
+class _OfThread(threading.local):
+    """A compressor for each thread. They work without holding the interpreter's lock, and two threads in one of them spoil each other's frames.
+    """
+
+    def __init__(self) -> None:
+        self.plain = zstandard.ZstdCompressor(level=LEVEL, write_checksum=False)
+
+
+_OF_THREAD: Final = _OfThread()
 
 
 class FrameError(Exception):
@@ -31,7 +42,7 @@ class Frame(NamedTuple):
 def store(payload: bytes, dictionary: bytes = b"") -> Frame:
     """The smallest form of a payload: by the dictionary, without it, or as it is."""
     best = Frame(payload, by_dictionary=False)
-    plain = _PLAIN.compress(payload)
+    plain = _OF_THREAD.plain.compress(payload)
     if len(plain) < len(payload):
         best = Frame(plain, by_dictionary=False)
     if dictionary:
