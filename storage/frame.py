@@ -18,7 +18,8 @@ _WINDOW_LOG_MAX: Final = 27
 
 
 class _OfThread(threading.local):
-    """A compressor for each thread. They work without holding the interpreter's lock, and two threads in one of them spoil each other's frames.
+    """A compressor for each thread: they work without the interpreter's lock, and two threads in
+    one of them spoil each other's frames.
     """
 
     def __init__(self) -> None:

@@ -232,7 +232,7 @@ class Engine:
             await pool.close()
             if warm is not None:
                 await asyncio.to_thread(warm.close)
-        return _exit_code(reason)
+        return _exit_code(reason or ownership.unclean)
 
 
 def _raise_if_lost(error: KafkaError | KafkaException) -> None:

@@ -174,7 +174,17 @@ class BatchConsumer(driver.Consumer):  # type: ignore[misc]
         """Positions belong to the tasks."""
 
     async def on_stop(self) -> None:
-        """Final checkpoints and a last commit, then the client leaves."""
+        """Final checkpoints and a last commit, then the client leaves. What fails before that must
+        not keep the client's thread alive: nothing else would end it.
+        """
+        try:
+            await self._end()
+        except Exception as error:
+            log.exception("not stopped cleanly")
+            self.ownership.unclean = error
+        await super().on_stop()
+
+    async def _end(self) -> None:
         await self.ownership.close()
         if self._looking is not None:
             self._looking.cancel()
@@ -186,7 +196,6 @@ class BatchConsumer(driver.Consumer):  # type: ignore[misc]
                 await self.commit_positions(saved)
         if self.ownership.context.settings.leave and self.membership is not None:
             await self._on_thread(self.membership.leave())
-        await super().on_stop()
 
     async def _drain_messages(self, fetcher: Any) -> None:  # noqa: ANN401 - untyped upstream
         """Runs in Faust's fetcher service until it, or the consumer, stops."""

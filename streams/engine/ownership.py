@@ -40,6 +40,7 @@ class Ownership:
         self._jobs: set[asyncio.Task[None]] = set()
         self._failures: dict[int, int] = {}
         self._slots = asyncio.Semaphore(context.settings.restores_at_once)
+        self.unclean: BaseException | None = None  # what failed while the engine stopped
         self._closing = False
 
     def stop_engine(self, error: BaseException) -> None:
@@ -158,11 +159,20 @@ class Ownership:
             self.stop_engine(job.exception() or OutcomeUnknownError("job"))
 
     async def close(self) -> None:
-        """Final checkpoints, then close everything."""
+        """Final checkpoints, then close everything. What fails there keeps nothing else open.
+
+        Raises an `ExceptionGroup` of it all at the end.
+        """
         self._closing = True
         timeout_s = self.context.settings.stop_timeout_ms / 1_000 * SETTLE_SHARE
-        await asyncio.gather(*(task.settle(timeout_s) for task in self.tasks.values()))
-        await asyncio.gather(*(task.close() for task in self.tasks.values()))
+        tasks = list(self.tasks.values())
+        ends = await asyncio.gather(
+            *(task.settle(timeout_s) for task in tasks), return_exceptions=True
+        )
+        ends += await asyncio.gather(*(task.close() for task in tasks), return_exceptions=True)
         for job in list(self._jobs):
             job.cancel()
         await asyncio.gather(*self._jobs, return_exceptions=True)
+        failures = [end for end in ends if end is not None]
+        if failures:
+            raise BaseExceptionGroup("partitions not closed cleanly", failures)

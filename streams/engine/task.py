@@ -8,7 +8,7 @@ the group says that the partition is still ours. A stopped task waits for a pers
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 
 import structlog
@@ -23,6 +23,7 @@ from dalsegno.streams.engine.archive_bound import ArchiveBound
 from dalsegno.streams.engine.batch import Batch, Wanted
 from dalsegno.streams.engine.beside import Beside, ahead, folded, full, open_side, unread
 from dalsegno.streams.engine.checkpoint import CheckpointDone, Checkpointer
+from dalsegno.streams.engine.closing import Closable, close_each
 from dalsegno.streams.engine.context import EngineContext, PartitionActor
 from dalsegno.streams.engine.encoding import Encoder
 from dalsegno.streams.engine.errors import (
@@ -381,16 +382,14 @@ class PartitionTask:
         await self._release()
 
     async def _release(self) -> None:
+        await close_each(self._held(), self.number)
+
+    def _held(self) -> Iterator[Closable | None]:
         feed, self.feed = self.feed, None
-        if feed is not None:
-            await feed.close()
+        yield feed
         actor, self.actor = self.actor, None
-        if actor is not None:
-            await actor.close()
-        if self._checkpointer is not None:
-            await self._checkpointer.close()
+        yield actor
+        yield self._checkpointer
         held = (self.warm, self._outputs, self._producer)
         self.warm = self._outputs = self._producer = None
-        for each in held:
-            if each is not None:
-                await each.close()
+        yield from held

@@ -350,7 +350,8 @@ class WarmPartition:
                 self._finish()
         except StoreError as error:
             log.info("store left behind", partition=self._number, error=str(error))
-        self._tier.close_store(self._number, self._store, condemned=self._condemned)
+        finally:
+            self._tier.close_store(self._number, self._store, condemned=self._condemned)
 
 
 def _size(parts: Iterable[tuple[bytes, bytes | None]]) -> int:

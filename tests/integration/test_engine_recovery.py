@@ -105,6 +105,19 @@ def test_sigterm_ends_in_time_though_a_batch_never_does(lab: Lab) -> None:
     assert time.monotonic() - began < 10
 
 
+def test_a_stop_in_which_something_fails_ends_the_rest_and_says_so(lab: Lab) -> None:
+    engine = lab.engine(FAIL_CLOSE="1")
+    engine.wait_ready()
+    lab.send(flags(400, RUNS))
+    engine.wait_caught_up()
+    assert engine.term() == 1, "a failure"
+    said = engine.said()
+    assert "a fault of ours" in said
+    assert "by force" not in said, "it ended by itself"
+    assert_checkpointed(lab)
+    assert_outputs(lab, 400)
+
+
 def test_a_member_that_joins_and_leaves_moves_partitions_without_a_gap(lab: Lab) -> None:
     first = lab.engine()
     first.wait_ready()

@@ -83,7 +83,7 @@ def test_a_damaged_database_is_thrown_away_and_no_run_is_wrong(lab: Lab, tmp_pat
     lab.send(load.round(5))
     engine.wait_caught_up()
     wait_for("runs that left memory", lambda: metric(engine, "dalsegno_warm_runs") > 300)
-    engine.kill()
+    assert engine.term() == 0
     for number, folder in enumerate(sorted(data.glob("engine-0/partition-*"))):
         damage(folder, random.Random(number))
     engine.restart()

@@ -13,6 +13,7 @@ from pathlib import Path
 from dalsegno.streams.agents.events import register
 from dalsegno.streams.engine import opening
 from dalsegno.streams.engine.app import run_engine
+from dalsegno.streams.engine.checkpoint import Checkpointer
 from dalsegno.streams.engine.restore import Restored, RestoreJob, RestoreProgress
 from dalsegno.streams.engine.settings import EngineSettings
 from dalsegno.streams.engine.sinks import Sink
@@ -30,6 +31,18 @@ def hold_restore(gate: Path) -> None:
         return read(settings, job, progress, sink)
 
     opening.restore = held  # type: ignore[attr-defined]
+
+
+def fail_a_close() -> None:
+    """The first checkpointer that is closed raises what nobody expects."""
+    close, failed = Checkpointer.close, iter([True])
+
+    async def failing(self: Checkpointer) -> None:
+        await close(self)
+        if next(failed, False):
+            raise RuntimeError("a fault of ours")
+
+    Checkpointer.close = failing  # type: ignore[method-assign]
 
 
 def main() -> int:
@@ -50,6 +63,8 @@ def main() -> int:
     hold = os.environ.get("HOLD_RESTORE")
     if hold:
         hold_restore(Path(hold))
+    if "FAIL_CLOSE" in os.environ:
+        fail_a_close()
     return run_engine(EngineSettings(), register, folds=TinyFold)
 
 
