@@ -166,7 +166,7 @@ class IdempotentProducer:
                 producer.purge()
             producer.poll(0)
         finally:
-            if len(producer):
+            if self._timer is None and len(producer):  # who heard may have sent, which sets it
                 self._timer = self._loop.call_later(_POLL_S, self._poll)
 
     async def close(self) -> None:

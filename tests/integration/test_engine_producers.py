@@ -1,0 +1,65 @@
+"""The engine's producer at a real broker: who hears of an acknowledgement may send at once."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, Message
+from tests.integration.engine.harness import Lab
+
+from dalsegno.streams.engine.encoding import OutRecord
+from dalsegno.streams.engine.producers import IdempotentProducer
+
+pytestmark = pytest.mark.kafka
+
+ROUNDS = 40
+LINGER_MS = 20.0
+
+
+class Timers:
+    """The loop's timers, counted while they are pending."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self.pending = self.most = 0
+
+    def call_later(self, delay: float, callback: Any, *args: Any) -> asyncio.TimerHandle:
+        self.pending += 1
+        self.most = max(self.most, self.pending)
+
+        def fire() -> None:
+            self.pending -= 1
+            callback(*args)
+
+        return self._loop.call_later(delay, fire)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loop, name)
+
+
+async def test_one_timer_polls_though_each_acknowledgement_sends_the_next_record(lab: Lab) -> None:
+    producer = IdempotentProducer(lab.settings, LINGER_MS)
+    producer.acquire()
+    timers = Timers(asyncio.get_running_loop())
+    producer._loop = timers  # type: ignore[assignment]
+    record = OutRecord(lab.topics.transitions, 0, b"k", b"v", [])
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    acked = 0
+
+    def heard(error: KafkaError | None, _message: Message) -> None:
+        nonlocal acked
+        assert error is None
+        acked += 1
+        if acked == ROUNDS:
+            done.set_result(None)
+        else:
+            producer.send(record, heard)
+
+    producer.send(record, heard)
+    producer.send(record, lambda _error, _message: None)  # another is under way meanwhile
+    async with asyncio.timeout(60):
+        await done
+    assert timers.most == 1
+    await producer.close()
