@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from tests.integration.client.fixtures import lab  # noqa: F401
 from tests.integration.client.lab import LIMIT_S, PARTITIONS, Lab, wait_for
-from tests.integration.strangers import send_bad_header_name
+from tests.integration.engine.strangers import send_bad_header_name
 
 from dalsegno.client import (
     BlockingContext,

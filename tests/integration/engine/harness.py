@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from confluent_kafka import Message, Producer
-from tests.integration.strangers import send_bad_header_name
+from tests.integration.engine.strangers import send_bad_header_name
 
 from dalsegno.schemas.codec import decode, encode
 from dalsegno.schemas.control import ClockTick
