@@ -229,7 +229,7 @@ class Client:
 
         def send(event: AttemptEvent) -> Receipt:
             try:
-                self._outcomes.check_report(event.run_id, event.step)
+                self._outcomes.check_report(event.run_id, event.step, event.attempt)
             except ReportRefused:
                 self._under_way.remove(event.run_id, event.step, event.attempt)
                 raise
@@ -386,8 +386,8 @@ def _new_id() -> str:
 
 def _told(outcomes: Outcomes, under_way: ReportedSteps, answer: Answer) -> None:
     """Not a method: the reader's thread must not keep a client that was dropped."""
-    outcomes.tell(answer)
-    under_way.tell(answer)
+    if outcomes.tell(answer):
+        under_way.tell(answer)
 
 
 def _flush_at_exit(producer: Producer, timeout_s: float, under_way: ReportedSteps) -> None:

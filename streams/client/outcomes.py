@@ -18,6 +18,8 @@ from dalsegno.streams.core.run_table import FINAL_RUNS
 _NEGATIVE = frozenset({AnswerType.REFUSED, AnswerType.SUPERSEDED, AnswerType.CANCELLED})
 _STARTS = frozenset({RunStarted.__name__, PlanExtended.__name__})
 _POSITIVE = frozenset({AnswerType.ACCEPTED, AnswerType.DUPLICATE})
+# Why an attempt of a service is over: there is one with a higher number.
+_OVERTAKEN = frozenset({"newer_attempt", "older_attempt"})
 R = TypeVar("R")
 
 
@@ -41,11 +43,27 @@ class RunResult:
 
 
 class _Told:
-    """Answers about one run that nobody has asked for yet."""
+    """Answers about one run that nobody has asked for yet.
 
-    __slots__ = ("ended", "own", "refused", "refused_reports", "replies")
+    `attempts`: by step, the highest attempt that this client has reported on. `overtaken`: steps
+    with a lower one as well; what that one is told goes to `lower_refused`, and stops no other.
+    """
+
+    __slots__ = (
+        "attempts",
+        "ended",
+        "lower_refused",
+        "overtaken",
+        "own",
+        "refused",
+        "refused_reports",
+        "replies",
+    )
 
     def __init__(self) -> None:
+        self.attempts: dict[str, int] = {}
+        self.overtaken: set[str] = set()
+        self.lower_refused: dict[str, ReportRefused] = {}
         self.own = False
         self.ended: RunResult | None = None
         self.refused: RunRefused | None = None
@@ -63,10 +81,15 @@ class Outcomes:
         self._runs: OrderedDict[str, _Told] = OrderedDict()
         self._changed = threading.Condition()
 
-    def tell(self, answer: Answer) -> None:
-        """Take an answer in; called by the reader's thread."""
+    def tell(self, answer: Answer) -> bool:
+        """Take an answer in; called by the reader's thread. False if it only concerns an attempt
+        of this client that another one of its own has overtaken.
+        """
         with self._changed:
             told = self._of(answer.run_id)
+            # Answers name no attempt. Should the higher one be overtaken too, elsewhere, then the
+            # service takes none of its reports.
+            lower = answer.reason in _OVERTAKEN and answer.step in told.overtaken
             # A start that is sent again is told at once if its run has ended.
             if answer.answer is AnswerType.ENDED or (
                 answer.answer is AnswerType.DUPLICATE and answer.run_state in FINAL_RUNS
@@ -75,15 +98,20 @@ class Outcomes:
             elif answer.kind in _STARTS and answer.answer is AnswerType.REFUSED:
                 told.refused = RunRefused(answer.run_id, answer.reason, answer.detail)
             elif answer.step and answer.answer in _NEGATIVE:
-                told.refused_reports[answer.step] = ReportRefused(answer)
+                refused = told.lower_refused if lower else told.refused_reports
+                refused[answer.step] = ReportRefused(answer)
             told.replies[answer.kind] = answer
             self._changed.notify_all()
+        return not lower
 
     def begin(self, run_id: str) -> None:
         """A start is about to be sent: a refusal of an earlier one says nothing about it."""
         with self._changed:
-            self._runs.pop(run_id, None)
-            self._of(run_id).own = True
+            before = self._runs.pop(run_id, None)
+            told = self._of(run_id)
+            told.own = True
+            if before is not None:  # its attempts are what they were
+                told.attempts, told.overtaken = before.attempts, before.overtaken
 
     def wait_ended(self, run_id: str, timeout_s: float) -> RunResult:
         """Raises `RunRefused`, `ReportRefused` for a run that is only reported on,
@@ -135,11 +163,20 @@ class Outcomes:
 
         return self._wait(run_id, seen, timeout_s, f"no answer to {kind}")
 
-    def check_report(self, run_id: str, step: str) -> None:
-        """Raises the `ReportRefused` that an earlier report of this step brought, once."""
+    def check_report(self, run_id: str, step: str, attempt: int) -> None:
+        """Before a report: raises the `ReportRefused` that an earlier one of this attempt brought,
+        once.
+        """
         with self._changed:
-            told = self._runs.get(run_id)
-            refused = told.refused_reports.pop(step, None) if told else None
+            told = self._of(run_id)
+            highest = told.attempts.get(step, attempt)
+            if attempt != highest:
+                told.overtaken.add(step)
+            if attempt > highest and (earlier := told.refused_reports.pop(step, None)):
+                told.lower_refused[step] = earlier
+            told.attempts[step] = max(attempt, highest)
+            refusals = told.lower_refused if attempt < highest else told.refused_reports
+            refused = refusals.pop(step, None)
         if refused is not None:
             raise refused
 

@@ -73,11 +73,54 @@ def test_a_superseded_report_is_raised_at_the_next_one_of_its_step_once() -> Non
     outcomes.tell(
         answer(AnswerType.SUPERSEDED, kind="StepProgressed", step="s", reason="older_attempt")
     )
-    outcomes.check_report("r", "other")
+    outcomes.check_report("r", "other", 1)
     with pytest.raises(ReportRefused, match="older_attempt") as caught:
-        outcomes.check_report("r", "s")
+        outcomes.check_report("r", "s", 1)
     assert caught.value.outcome is AnswerType.SUPERSEDED
-    outcomes.check_report("r", "s")
+    outcomes.check_report("r", "s", 1)
+
+
+def superseded(reason: str, kind: str = "") -> Answer:
+    return answer(AnswerType.SUPERSEDED, kind=kind, step="s", reason=reason)
+
+
+@pytest.mark.parametrize("starts_again", [False, True])
+def test_what_is_said_to_an_attempt_does_not_stop_the_next_one_of_the_same_client(
+    starts_again: bool,
+) -> None:
+    outcomes = Outcomes(10)
+    outcomes.check_report("r", "s", 1)
+    if starts_again:  # before each attempt of its own, as a service may
+        outcomes.begin("r")
+    outcomes.check_report("r", "s", 2)
+    assert not outcomes.tell(superseded("newer_attempt"))  # unasked: the first one is over
+    outcomes.check_report("r", "s", 2)
+    assert not outcomes.tell(superseded("older_attempt", "StepCompleted"))  # the first came late
+    outcomes.check_report("r", "s", 2)
+    outcomes.tell(ended())
+    assert outcomes.wait_ended("r", 0).succeeded
+    with pytest.raises(ReportRefused, match="older_attempt"):
+        outcomes.check_report("r", "s", 1)
+    assert outcomes.tell(superseded("older_epoch", "StepProgressed"))  # the service has the step
+    with pytest.raises(ReportRefused, match="older_epoch"):
+        outcomes.check_report("r", "s", 2)
+
+
+def test_a_next_attempt_begins_whatever_the_one_before_was_told() -> None:
+    outcomes = Outcomes(10)
+    outcomes.check_report("r", "s", 1)
+    outcomes.tell(answer(AnswerType.REFUSED, kind="StepCompleted", step="s", reason="no_output"))
+    outcomes.check_report("r", "s", 2)
+    with pytest.raises(ReportRefused, match="no_output"):
+        outcomes.check_report("r", "s", 1)
+
+
+def test_a_lower_attempt_that_comes_late_does_not_stop_the_higher_one() -> None:
+    outcomes = Outcomes(10)
+    outcomes.check_report("r", "s", 2)
+    outcomes.check_report("r", "s", 1)
+    outcomes.tell(superseded("older_attempt", "StepStarted"))
+    outcomes.check_report("r", "s", 2)
 
 
 def test_a_request_hears_its_own_answer() -> None:
