@@ -51,12 +51,13 @@ class Attempt:
 
     `started_sent_s`: when its `StepStarted` was sent; the first sign of life that the monitor
     counts.
-    `progress` only grows. `stopped` is set once, by any thread, and never unset. `large`: values of
-    its run that are kept as blobs.
+    `progress` only grows. `stopped` is set once, by any thread, and never unset. `cancelled`: its
+    task has been told. `large`: values of its run that are kept as blobs.
     """
 
     __slots__ = (
         "__weakref__",
+        "cancelled",
         "effects",
         "handoff",
         "large",
@@ -85,6 +86,7 @@ class Attempt:
         self.started_sent_s = 0.0
         self.stopped: StopReason | None = None
         self.task: asyncio.Task[None] | None = None
+        self.cancelled = False
         self.effects: set[asyncio.Task[object]] = set()
         # Weak: an attempt that is over must not wait for the garbage collector.
         patience = Patience(handoff.timeout_ms / 1_000, partial(_has_stopped, weakref.ref(self)))

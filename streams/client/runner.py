@@ -96,10 +96,14 @@ class Runner:
         task.add_done_callback(self._releases.discard)
 
     def stop(self, attempt: Attempt, reason: StopReason) -> None:
-        """The attempt must stop: it reports nothing from here on, whatever its body still does."""
+        """The attempt must stop: it reports nothing from here on, whatever its body still does.
+
+        It hears so once: a second time would cut off the wait for an effect that is being done.
+        """
         if attempt.stopped is None:
             attempt.stopped = reason
-        if attempt.task is not None:
+        if attempt.task is not None and not attempt.cancelled:
+            attempt.cancelled = True
             attempt.task.cancel()
 
     def answer(self, answer: Answer) -> bool:

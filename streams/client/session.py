@@ -110,6 +110,7 @@ class Session:
         self._append_ms = 0
         self._append_s = 0.0
         self._closing = False
+        self._start_told = asyncio.Event()  # what became of one that was under way
 
     async def open(self) -> None:
         """Introduce the worker and join. May be repeated after `DeliveryFailed`,
@@ -124,7 +125,7 @@ class Session:
         await asyncio.to_thread(self._stop_consumers)
         if over:
             self._stop_all(self._holding.all(), StopReason.LEASE)
-        drained = asyncio.ensure_future(self._runner.drain())
+        drained = asyncio.ensure_future(self._drain())
         done, _ = await asyncio.wait(
             [drained], timeout=_CANCEL_S if over else self._settings.stop_timeout_ms / 1_000
         )
@@ -138,6 +139,16 @@ class Session:
         if self._answers is not None:
             await asyncio.to_thread(self._answers.close)
         self._runner.close()
+
+    async def _drain(self) -> None:
+        """Until nothing is under way: a start that may be in the log has its body, or is given
+        back.
+        """
+        await self._runner.drain()
+        while any(attempt.stopped is None for attempt in self._holding.all()):
+            self._start_told.clear()
+            await self._start_told.wait()
+            await self._runner.drain()
 
     def _introduce(self) -> None:
         """In a thread: all of it blocks on the broker."""
@@ -296,6 +307,7 @@ class Session:
         self, attempt: Attempt, receipt: Receipt | None, error: DeliveryFailed | None
     ) -> None:
         handoff: Handoff = attempt.handoff
+        self._start_told.set()
         if receipt is None:
             # Whether it is in the log is open; a release is accepted only if it is not.
             _LOG.warning("start of %s not acknowledged: %s", attempt.id, error)

@@ -1,0 +1,133 @@
+"""A stop, of the worker or of one attempt, loses nothing that is under way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+import pytest
+from tests.unit.client.fakes import handoff
+
+from dalsegno.client import Context, Flow, WorkerConfig
+from dalsegno.schemas import codec
+from dalsegno.streams.client.attempt import StopReason
+from dalsegno.streams.client.clocks import Clocks
+from dalsegno.streams.client.config import ClientConfig
+from dalsegno.streams.client.consumer import Taken
+from dalsegno.streams.client.errors import DeliveryFailed
+from dalsegno.streams.client.naming import WorkerName
+from dalsegno.streams.client.producer import Done, OutRecord, Receipt
+from dalsegno.streams.client.session import Session, WorkerCounts
+
+Body = Callable[[Context], Awaitable[None]]
+
+
+@dataclass
+class Log:
+    """Stands for the producer. Acknowledges at once, or what it is told to hold when told to."""
+
+    holds: str = ""
+    refuses: str = ""
+    kinds: list[str] = field(default_factory=list)
+    held: list[tuple[OutRecord, Done]] = field(default_factory=list)
+
+    def send(self, record: OutRecord, done: Done) -> None:
+        kind = type(codec.decode(record.value)).__name__
+        self.kinds.append(kind)
+        if kind == self.holds:
+            self.held.append((record, done))
+        else:
+            done(Receipt(record.topic, record.partition, len(self.kinds), 0), None)
+
+    def let_go(self) -> None:
+        for record, done in self.held:
+            if self.refuses:
+                failed = DeliveryFailed(record.topic, record.key, self.refuses, "")
+                done(None, failed)
+            else:
+                done(Receipt(record.topic, record.partition, len(self.kinds), 0), None)
+        self.held.clear()
+
+
+def session_of(log: Log, body: Body) -> Session:
+    flow = Flow("f")
+    flow.step(name="s", reads=[], writes=[])(body)
+    step = flow.get("s")
+    assert step is not None
+    session = Session(
+        ClientConfig(bootstrap_servers="nowhere:9"),
+        WorkerConfig(concurrency=1),
+        clocks=Clocks(lease_s=lambda: 100.0),
+        steps={("f", 1, "s"): step},
+        name=WorkerName("w", None, -1),  # type: ignore[arg-type]
+        producer=log,  # type: ignore[arg-type]
+        counts=WorkerCounts(),
+        encode=codec.encode,  # type: ignore[arg-type]
+    )
+    session._heartbeats = session._make_heartbeats()
+    session._heartbeats.start()
+    return session
+
+
+def take(session: Session) -> None:
+    """As the consumer's thread does once its commit is certain."""
+    assert session._holding.reserve(1) == 1
+    session._take([Taken(handoff(inputs=b"\x80"), 0, "")])
+
+
+@pytest.mark.parametrize("refuses", ["", "_MSG_TIMED_OUT"])
+async def test_a_stop_waits_for_a_start_that_is_under_way(refuses: str) -> None:
+    log = Log(holds="StepStarted", refuses=refuses)
+
+    async def body(_ctx: Context) -> None:
+        for _ in range(1_000):
+            await asyncio.sleep(0)
+
+    session = session_of(log, body)
+    runner = session._runner
+    drain, close = runner.drain, runner.close
+
+    async def drained() -> None:
+        await drain()
+        asyncio.get_running_loop().call_soon(log.let_go)
+
+    def closed() -> None:
+        log.kinds.append("closed")
+        close()
+
+    runner.drain = drained  # type: ignore[method-assign]
+    runner.close = closed  # type: ignore[method-assign]
+    take(session)
+    await session.close()
+    end = "StepReleased" if refuses else "StepCompleted"
+    assert log.kinds == ["StepStarted", end, "closed"]
+    assert session._holding.free == 1
+
+
+async def test_an_attempt_that_is_stopped_twice_finishes_its_effect_and_frees_its_slot() -> None:
+    log = Log()
+    acts, acted = asyncio.Event(), asyncio.Event()
+
+    async def act() -> None:
+        acts.set()
+        await acted.wait()
+
+    async def body(ctx: Context) -> None:
+        await ctx.effect("e", act)
+
+    session = session_of(log, body)
+    take(session)
+    await acts.wait()
+    (attempt,) = session._holding.all()
+    assert attempt.task is not None
+    for _ in range(3):  # one answer to each of its reports, and each tick without a lease
+        session._stop_all([attempt], StopReason.SUPERSEDED)
+        for _ in range(10):
+            await asyncio.sleep(0)
+    assert session._holding.free == 0
+    acted.set()
+    await asyncio.wait([attempt.task])
+    assert log.kinds == ["StepStarted", "EffectIntended", "EffectConfirmed"]
+    assert session._holding.free == 1
+    await session.close()
