@@ -17,14 +17,17 @@ PART_BYTES_MAX = 700_000
 
 
 def in_parts(started: RunStarted, bytes_max: int = PART_BYTES_MAX) -> Iterator[RunEvent]:
-    """The event itself if it fits; else the same plan in parts, in order, the last one marked."""
-    if len(codec.encode(started)) <= bytes_max:
+    """The event itself if it fits; else the same plan in parts, in order, the last one marked.
+
+    Who sends it is not measured: else a start that another process sends again would be cut at
+    other places, and be another start.
+    """
+    bare = msgspec.structs.replace(started, source="", reply_to="", sent_at_ms=0)
+    if len(codec.encode(bare)) <= bytes_max:
         yield started
         return
-    empty = msgspec.structs.replace(
-        started, plan=msgspec.structs.replace(started.plan, steps=()), more=True
-    )
-    groups = list(_groups(started, empty, bytes_max))
+    empty = _without_steps(started)
+    groups = list(_groups(bare, bytes_max))
     yield msgspec.structs.replace(
         empty, plan=msgspec.structs.replace(started.plan, steps=groups[0]), more=len(groups) > 1
     )
@@ -32,13 +35,11 @@ def in_parts(started: RunStarted, bytes_max: int = PART_BYTES_MAX) -> Iterator[R
         yield _part(started, number, steps, last=number == len(groups) - 1)
 
 
-def _groups(
-    started: RunStarted, empty: RunStarted, bytes_max: int
-) -> Iterator[tuple[StepPlan, ...]]:
+def _groups(started: RunStarted, bytes_max: int) -> Iterator[tuple[StepPlan, ...]]:
     """Steps in order, as many together as fit; the first group shares its record with the
     context.
     """
-    room = bytes_max - len(codec.encode(empty))
+    room = bytes_max - len(codec.encode(_without_steps(started)))
     group: list[StepPlan] = []
     frame = len(codec.encode(_part(started, 0, (), last=True)))
     for step in started.plan.steps:
@@ -49,6 +50,11 @@ def _groups(
         group.append(step)
         room -= size
     yield tuple(group)
+
+
+def _without_steps(started: RunStarted) -> RunStarted:
+    plan = msgspec.structs.replace(started.plan, steps=())
+    return msgspec.structs.replace(started, plan=plan, more=True)
 
 
 def _part(

@@ -48,7 +48,7 @@ class TickPlan:
         self._sent_s: float | None = None
         self._not_before_s = 0.0
         self._in_flight = False
-        self._number = -1
+        self._number = self._asked = -1
 
     def broker_ms(self, now_s: float) -> int | None:
         """The broker's clock as far as we know it; None before the first answer."""
@@ -79,11 +79,12 @@ class TickPlan:
         return deadline_ms is not None and broker_ms >= deadline_ms
 
     def number(self, position: int) -> int:
-        """The next tick's number, to be used. Never less than one of an earlier owner that we read:
-        a tick's number is at most its own offset, and we have read up to `position`.
+        """The next tick's number. Never less than one of an earlier owner that we read: a tick's
+        number is at most its own offset, and we have read up to `position`. So it is used up only
+        by a tick that is in the log.
         """
-        self._number = max(self._number + 1, position)
-        return self._number
+        self._asked = max(self._number + 1, position)
+        return self._asked
 
     def sent(self, now_s: float) -> None:
         """A tick is on its way."""
@@ -95,6 +96,7 @@ class TickPlan:
         so a tick that fell short of its deadline is followed by another after the difference.
         """
         self._in_flight = False
+        self._number = self._asked
         self._anchor_ms, self._anchor_s = at_ms, now_s
 
     def failed(self, now_s: float) -> None:

@@ -160,3 +160,24 @@ def test_a_plan_beyond_the_message_limit_travels_in_parts() -> None:
     # type: ignore[union-attr]
     assert [part.last for part in rest] == [False] * (len(rest) - 1) + [True]
     assert all(len(codec.encode(part)) <= 8_200 for part in (first, *rest))
+
+
+def test_the_parts_of_a_plan_are_the_same_whoever_sends_them() -> None:
+    """The service takes a start that comes from another process of the client for the same."""
+    flow = Flow("f")
+    for number in range(40):
+        flow.observed(name=f"step-{number}", reads=[], writes=[], goal="g" * (number % 7))
+
+    def parts(source: str, bytes_max: int) -> list[object]:
+        started = RunStarted(
+            run_id="r", flow="f", flow_version=1, plan=flow.plan(), context=values.pack({}),
+            source=source, reply_to=source + "-1", sent_at_ms=len(source),
+        )  # fmt: skip
+        found = list(in_parts(started, bytes_max))
+        return [
+            (each.plan.steps, each.more) if isinstance(each, RunStarted) else each.steps  # type: ignore[attr-defined]
+            for each in found
+        ]
+
+    sizes = range(400, 4_000, 7)
+    assert [parts("a", size) for size in sizes] == [parts("b.example-7", size) for size in sizes]

@@ -72,10 +72,22 @@ def test_numbers_grow_over_owners_that_read_each_others_ticks() -> None:
     first, used, log = TickPlan(), [], 0
     for _ in range(3):  # three ticks before any of them is read back
         used.append(first.number(position=0))
+        first.appended(1_000_000, 0.0)
         log += 1
     assert used == [0, 1, 2]
     second = TickPlan()
     assert second.number(position=log) > max(used)
+
+
+def test_ticks_that_could_not_be_appended_use_up_no_numbers() -> None:
+    first = TickPlan()
+    for _ in range(100):
+        first.number(position=10)
+        first.failed(0.0)
+    written = first.number(position=10)
+    first.appended(1_000_000, 0.0)
+    # The next owner has read that tick, at offset 10: the fold has to take its ticks.
+    assert TickPlan().number(position=11) > written
 
 
 def test_a_report_that_is_due_does_not_wait_for_the_next_second() -> None:
