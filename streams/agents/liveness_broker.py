@@ -38,7 +38,7 @@ class LivenessBroker(Protocol):
     """Kafka, as the monitors need it. All but `canary` raise `KafkaError` or `TimeoutError`."""
 
     async def start(self) -> None:
-        """Connect."""
+        """Connect. May be repeated until it works."""
 
     async def canary(self, canary: Canary) -> None:
         """Append a canary; one that cannot be appended now is dropped, the next will do."""
@@ -75,11 +75,15 @@ class KafkaLivenessBroker:
         # Only committed records count as read, so the ends are those of committed records too.
         self._consumer = AIOKafkaConsumer(**options, isolation_level="read_committed")
         self._admin = AIOKafkaAdminClient(**options)
+        self._reading = False
         self._on_the_way: set[int] = set()
 
     async def start(self) -> None:
-        """Connect."""
-        await asyncio.gather(self._consumer.start(), self._admin.start())
+        """Connect. May be repeated: what is connected already, and would refuse that, stays so."""
+        if not self._reading:
+            await self._consumer.start()
+            self._reading = True
+        await self._admin.start()
 
     async def canary(self, canary: Canary) -> None:
         """Append without waiting; while one of the partition is on its way, none follows it."""

@@ -150,8 +150,6 @@ class ActorTask:
             if records:
                 await self._take(records)
             self._checkpoint()
-            if self._commit is not None and self._commit.done():
-                self._commit.result()
 
     async def _take(self, records: Sequence[RawEvent]) -> None:
         fold = self.fold
@@ -177,11 +175,18 @@ class ActorTask:
             await producer.release()
 
     def _checkpoint(self) -> None:
-        """All orders of what was applied are acknowledged: what is captured now may be kept."""
+        """All orders of what was applied are acknowledged: what is captured now may be kept.
+
+        Raises what the one before raised: what that captured would be in no later one.
+        """
         fold, producer = self.fold, self._producer
         assert fold is not None
         assert producer is not None
-        if fold.position == self._committed or (self._commit and not self._commit.done()):
+        if self._commit is not None:
+            if not self._commit.done():
+                return
+            self._commit.result()
+        if fold.position == self._committed:
             return
         now_s = self._context.clock()
         if now_s - self._committed_s < self._context.settings.checkpoint_interval_ms / 1_000:
