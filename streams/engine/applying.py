@@ -22,13 +22,16 @@ _WRITERS: Final = (StepCompleted, RunStarted, InformationSupplied, DecisionMade)
 
 
 class Applying:
-    """One batch under way. `completed`: steps that were reported completed in it."""
+    """One batch under way. `completed`: steps that were reported completed in it. `size_bytes`: of
+    the records that the last slice applied.
+    """
 
     def __init__(
         self, batch: Batch, fold: Fold, outputs: Outputs, reader: EventReader, signals: Signals
     ) -> None:
         self.batch = batch
         self.completed: set[tuple[str, str]] = set()
+        self.size_bytes = 0
         self._fold = fold
         self._outputs = outputs
         self._signals = signals
@@ -42,9 +45,11 @@ class Applying:
         apply, add, signals = self._fold.apply, self._outputs.add, self._signals.outputs
         near = self._signals.near
         until_s = clock() + SLICE_S
+        self.size_bytes = 0
         try:
             for record in self._records:
                 produced = apply(record)
+                self.size_bytes += len(record.value)
                 if isinstance(record.event, StepCompleted):
                     self.completed.add((record.event.run_id, record.event.step))
                 if produced:

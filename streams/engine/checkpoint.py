@@ -40,7 +40,11 @@ class Keeper(Protocol):
 
 
 class Checkpointer:
-    """Writes checkpoints of one fold. `failed` is called once; `done` after each commit."""
+    """Writes checkpoints of one fold. `failed` is called once; `done` after each commit.
+
+    `bytes_max`: of events, for which a checkpoint comes at the latest: what it writes is about as
+    much, and has to be through before its transaction times out.
+    """
 
     def __init__(
         self,
@@ -51,6 +55,7 @@ class Checkpointer:
         *,
         interval_s: float,
         events_max: int,
+        bytes_max: int,
         failed: Callable[[EngineError], None],
         done: Callable[[CheckpointDone], None],
         clock: Clock,
@@ -62,6 +67,8 @@ class Checkpointer:
         self._changelog = changelog
         self._interval_s = interval_s
         self._events_max = events_max
+        self._bytes_max = bytes_max
+        self._bytes = 0  # of events applied since the last capture
         self._failed = failed
         self._done = done
         self._clock = clock
@@ -93,16 +100,20 @@ class Checkpointer:
         """Whether the fold has to wait: a checkpoint is under way and the next is over its
         bound.
         """
-        return self._running is not None and self.behind > self._events_max
+        return self._running is not None and self._over()
 
-    def applied(self) -> None:
-        """Events were applied: see that a checkpoint follows."""
+    def _over(self) -> bool:
+        return self.behind > self._events_max or self._bytes > self._bytes_max
+
+    def applied(self, size_bytes: int = 0) -> None:
+        """Events of this size were applied: see that a checkpoint follows."""
+        self._bytes += size_bytes
         if self._applied == self.position:
             self._dirty_since = self._clock()
         self._applied = self._fold.position
         if self._closed or self._running is not None:
             return
-        if self.behind > self._events_max:
+        if self._over():
             self._capture()
         elif self._timer is None:
             wait_s = max(0.0, self._captured_at + self._interval_s - self._clock())
@@ -116,6 +127,7 @@ class Checkpointer:
             return
         self._captured_at = self._clock()
         self._captured = self._fold.position
+        self._bytes = 0
         if self._keeper is not None:
             self._keeper.captured()
         try:

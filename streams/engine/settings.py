@@ -73,6 +73,7 @@ class EngineSettings(BaseSettings):
     batch_records_max: int = Field(500, ge=1)
     checkpoint_interval_ms: int = Field(250, ge=10)
     checkpoint_events_max: int = Field(20_000, ge=1)
+    checkpoint_bytes_max: int = Field(16 << 20, ge=1 << 16, description="of events")
     unacked_outputs_max: int = Field(8_000, ge=1)
     restore_timeout_ms: int = Field(30_000, ge=1_000, description="without any progress")
     restores_at_once: int = Field(2, ge=1)

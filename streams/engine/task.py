@@ -133,6 +133,7 @@ class PartitionTask:
             (settings.topics.runs_changelog, self.number),
             interval_s=settings.checkpoint_interval_ms / 1_000,
             events_max=settings.checkpoint_events_max,
+            bytes_max=settings.checkpoint_bytes_max,
             failed=self._fail,
             done=self._checkpointed,
             clock=context.clock,
@@ -222,7 +223,7 @@ class PartitionTask:
             raise
         finally:
             self._next_fetch = fold.position
-            checkpointer.applied()
+            checkpointer.applied(applying.size_bytes)
             self._context.metrics.applied(fold.position - before)
             folded(self.warm, fold.position - before, self._context.clock() - began_s)
             changes = fold.drain_in_flight()

@@ -55,14 +55,15 @@ class Bench:
             ("cl", 0),
             interval_s=1_000.0,
             events_max=10,
+            bytes_max=1_000,
             failed=self.failures.append,
             done=self.done.append,
             clock=asyncio.get_running_loop().time,
         )
 
-    def apply(self, count: int) -> None:
+    def apply(self, count: int, size_bytes: int = 0) -> None:
         self.fold.position += count
-        self.checkpointer.applied()
+        self.checkpointer.applied(size_bytes)
 
 
 async def settle() -> None:
@@ -103,6 +104,21 @@ async def test_one_at_a_time_and_full_when_the_next_is_over_its_bound() -> None:
     bench.acks.open.set()
     await settle()
     assert bench.fence.written == [b"11", b"22"]
+    assert not bench.checkpointer.full
+
+
+async def test_few_large_events_are_bounded_as_many_small_ones_are() -> None:
+    """What a transaction writes must not outgrow the time that it has."""
+    bench = Bench()
+    bench.apply(1, 1_001)  # over the bound: captured at once
+    assert not bench.checkpointer.full
+    bench.apply(1, 600)
+    assert not bench.checkpointer.full
+    bench.apply(1, 600)
+    assert bench.checkpointer.full
+    bench.acks.open.set()
+    await settle()
+    assert bench.fence.written == [b"1", b"3"]
     assert not bench.checkpointer.full
 
 

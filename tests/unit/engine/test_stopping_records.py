@@ -88,6 +88,7 @@ def _task(fold: Partition, event: object, fence: Fence) -> PartitionTask:
         ("changelog", 0),
         interval_s=0.0,
         events_max=0,
+        bytes_max=0,
         failed=lambda _error: None,
         done=lambda _done: None,
         clock=asyncio.get_running_loop().time,
