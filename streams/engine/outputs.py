@@ -4,11 +4,16 @@ Why so: a record of a channel may be appended only when every smaller sequence o
 its log. So first occurrences are in order and without gaps, however many former owners still write;
 readers drop repeats by the high-water mark. The producer keeps that order (see `producers`); after
 its first failure a channel gives it nothing more, until all is rebuilt from the last checkpoint.
+
+The broker helps: it refuses a batch whose predecessor is missing. But not of a producer that it
+does not know in that partition, or has forgotten: there it takes any batch for the first. So the
+first record goes alone, and everything else follows when it has been appended.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
@@ -17,7 +22,7 @@ from confluent_kafka import KafkaError, Message
 
 from dalsegno.streams.core.actions import Output
 from dalsegno.streams.core.sequence import Sequence
-from dalsegno.streams.engine.encoding import Encoder, OutRecord
+from dalsegno.streams.engine.encoding import KEYED_CHANNELS, Encoder, OutRecord
 from dalsegno.streams.engine.errors import OutcomeUnknownError
 from dalsegno.streams.engine.producers import IdempotentProducer
 
@@ -27,6 +32,12 @@ LINGER_MS: Final = {FAST_LANE: 0.2, RECORD_LANE: 5.0}
 """By lane: long enough for what is flushed together. Nobody waits for an audit record."""
 
 BATCH_RECORDS_MAX: Final = 4_000
+FIRST_RECORDS: Final = 1
+_KNOWN_S: Final = 3_600.0
+"""For so long after an append its producer is known; Kafka forgets one after a day
+(`producer.id.expiration.ms`).
+"""
+
 _QUEUE: Final = "queue."
 _TOPIC_RETRY_S: Final = 1.0
 
@@ -57,6 +68,9 @@ class Channel:
         self._held: deque[OutRecord] = deque()
         self._flying = 0
         self._known = not name.startswith(_QUEUE)
+        self._loop = asyncio.get_running_loop()
+        # The order matters in the channels that go to one partition; the others repeat everything.
+        self._in_order_until_s = math.inf if name in KEYED_CHANNELS else -math.inf
         self._looking: asyncio.Task[None] | None = None
 
     def add(self, record: OutRecord) -> None:
@@ -74,8 +88,10 @@ class Channel:
                 self._looking = asyncio.create_task(self._look(held[0].topic))
             return
         send, acked = self._producer.send, self._acked
+        in_order = self._loop.time() < self._in_order_until_s
+        most = BATCH_RECORDS_MAX if in_order else FIRST_RECORDS
         try:
-            for _ in range(min(len(held), BATCH_RECORDS_MAX)):
+            for _ in range(min(len(held), most)):
                 send(held.popleft(), acked)
                 self._flying += 1
         except OutcomeUnknownError:
@@ -87,6 +103,9 @@ class Channel:
             self.acked += 1
         self._heard(self, error)
         if self._flying == 0:
+            if error is None:
+                until_s = self._loop.time() + _KNOWN_S
+                self._in_order_until_s = max(self._in_order_until_s, until_s)
             self.flush()
 
     async def _look(self, topic: str) -> None:

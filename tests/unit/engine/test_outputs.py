@@ -114,6 +114,39 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
+@pytest.fixture
+def known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broker knows the producer already."""
+    monkeypatch.setattr(module, "FIRST_RECORDS", module.BATCH_RECORDS_MAX)
+
+
+async def test_nothing_follows_the_first_record_before_it_is_appended() -> None:
+    """Of a producer that it does not know, a broker would take the second batch without the
+    first.
+    """
+    bench = Bench()
+    bench.add(1, 6)
+    assert len(bench.producer.pending) == 1
+    bench.producer.append(1)
+    assert len(bench.producer.pending) == 5
+    bench.producer.append(5)
+    bench.add(7, 9)
+    assert len(bench.producer.pending) == 3
+    assert bench.producer.log == [1, 2, 3, 4, 5, 6]
+
+
+async def test_a_producer_that_has_sent_nothing_for_long_begins_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "_KNOWN_S", 0.0)
+    bench = Bench()
+    bench.add(1, 1)
+    bench.producer.append(1)
+    bench.add(2, 4)
+    assert len(bench.producer.pending) == 1
+
+
+@pytest.mark.usefixtures("known")
 async def test_what_was_acknowledged_together_is_told_once() -> None:
     bench = Bench()
     bench.add(1, 6)
@@ -125,6 +158,7 @@ async def test_what_was_acknowledged_together_is_told_once() -> None:
     assert bench.moved == 1
 
 
+@pytest.mark.usefixtures("known")
 async def test_what_gathers_meanwhile_leaves_together_after_the_acknowledgement() -> None:
     bench = Bench()
     bench.add(1, 2)
@@ -139,6 +173,7 @@ async def test_what_gathers_meanwhile_leaves_together_after_the_acknowledgement(
     assert bench.producer.log == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.usefixtures("known")
 async def test_after_a_failure_nothing_more_leaves() -> None:
     bench = Bench()
     bench.add(1, 3)
@@ -184,6 +219,7 @@ async def test_a_checkpoint_waits_for_exactly_what_was_queued() -> None:
     await bench.outputs.close()
 
 
+@pytest.mark.usefixtures("known")
 async def test_repeats_up_to_the_mark_are_not_sent_again() -> None:
     bench = Bench(marks={"transitions": Sequence(3, 0, 3)})
     bench.add(1, 5)
@@ -192,6 +228,7 @@ async def test_repeats_up_to_the_mark_are_not_sent_again() -> None:
     assert bench.outputs.skipped == 3
 
 
+@pytest.mark.usefixtures("known")
 async def test_a_missing_topic_is_waited_for_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_TOPIC_RETRY_S", 0.0)
     bench = Bench()
