@@ -47,6 +47,7 @@ from dalsegno.streams.engine.signatures import verify_ed25519
 from dalsegno.streams.engine.signing import Signer
 from dalsegno.streams.engine.start import ready_topics, wait_for_broker
 from dalsegno.streams.engine.stopping import StopSignals
+from dalsegno.streams.engine.topics_admin import TopicAdmin
 from dalsegno.streams.engine.transport import install
 from dalsegno.streams.engine.warm_tier import StoreFullError, WarmTier, open_tier
 from dalsegno.streams.engine.web import EngineWeb
@@ -166,6 +167,9 @@ class Engine:
             layout = await ready_topics(self._settings)
             await owners.start()
             await owners.check_layout(layout.partitions)
+            events = self._settings.topics.events
+            identity = await asyncio.to_thread(TopicAdmin(self._settings).identity, events)
+            await owners.check_events(identity)
         except (KafkaError, KafkaException) as error:
             _raise_if_lost(error)
             raise

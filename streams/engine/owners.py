@@ -1,5 +1,5 @@
-"""The owners topic, followed: who has which partition, at which URL; and the count runs were laid
-out by.
+"""The owners topic, followed: who has which partition, at which URL; the count runs were laid out
+by; and which events topic has been read.
 """
 
 from __future__ import annotations
@@ -22,9 +22,15 @@ from dalsegno.streams.engine.settings import EngineSettings
 log = structlog.get_logger(__name__)
 
 LAYOUT_KEY: Final = b"layout"
+EVENTS_KEY: Final = b"events"
 _LAYOUT_FAULT: Final = (
     "the runs are laid out over {0} partitions, the topics have {1}: recreate the topics with {0}, "
     "or start anew under another prefix"
+)
+_EVENTS_FAULT: Final = (
+    "{0} is another topic than the one that was read before: it was deleted and made anew, so what "
+    "it holds does not follow from the state. Start anew under another prefix; if it is a copy "
+    "with the same offsets, append a record with the key `events` and no value to {1}"
 )
 _POLL_MS: Final = 500
 _RETRY_S: Final = 1.0
@@ -40,6 +46,7 @@ class OwnersView:
         self._task: asyncio.Task[None] | None = None
         self.claims: dict[int, Claim] = {}
         self.layout: int | None = None
+        self.events = ""
 
     async def start(self) -> None:
         """Read to the end, then follow. Raises aiokafka's errors if the brokers do not answer."""
@@ -76,6 +83,9 @@ class OwnersView:
         if key == LAYOUT_KEY:
             self.layout = int(value) if value.isdigit() else None
             return
+        if key == EVENTS_KEY:
+            self.events = value.decode("utf-8", "replace")
+            return
         try:
             claim = decode(value)
         except DecodeError as error:
@@ -91,22 +101,37 @@ class OwnersView:
         Raises `StartRefusedError` with both numbers.
         """
         if self.layout is None:
-            await self._record_layout(partitions)
+            await self._record(LAYOUT_KEY, str(partitions))
+            self.layout = partitions
         elif self.layout != partitions:
             raise StartRefusedError((_LAYOUT_FAULT.format(self.layout, partitions),))
 
-    async def _record_layout(self, partitions: int) -> None:
+    async def check_events(self, identity: str) -> None:
+        """Positions are offsets in one log: refuse another one, or record the first.
+
+        A log that is shorter than a position stops its partition by itself; one that has grown
+        beyond it would be read on from there, and what stands before be lost.
+
+        Raises `StartRefusedError`.
+        """
+        if not self.events:
+            await self._record(EVENTS_KEY, identity)
+            self.events = identity
+        elif self.events != identity:
+            topics = self._settings.topics
+            raise StartRefusedError((_EVENTS_FAULT.format(topics.events, topics.owners),))
+
+    async def _record(self, key: bytes, value: str) -> None:
         producer = AIOKafkaProducer(
             **aiokafka_options(self._settings), enable_idempotence=True, acks="all"
         )
         await producer.start()
         try:
             await producer.send_and_wait(
-                self._place.topic, key=LAYOUT_KEY, value=str(partitions).encode(), partition=0
+                self._place.topic, key=key, value=value.encode(), partition=0
             )
         finally:
             await producer.stop()
-        self.layout = partitions
 
     async def close(self) -> None:
         """Stop following."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -147,6 +147,14 @@ class TopicAdmin:
             )
             for name, topic in mine.items()
         }
+
+    def identity(self, topic: str) -> str:
+        """What tells a topic from another one of the same name that was made after it was deleted.
+
+        Raises `KafkaException`.
+        """
+        asked = self._client.describe_topics(TopicCollection([topic]), request_timeout=_TIMEOUT_S)
+        return str(asked[topic].result(_TIMEOUT_S).topic_id)
 
     def ping(self) -> None:
         """Raises `KafkaException` if no broker answers within a few seconds, `BrokerRefused` if one

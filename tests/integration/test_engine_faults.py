@@ -190,6 +190,24 @@ def test_runs_keep_the_count_that_they_were_laid_out_by(lab: Lab) -> None:
     assert "laid out over 4 partitions, the topics have 6" in engine.tail()
 
 
+def test_events_that_were_deleted_and_made_anew_are_no_continuation(lab: Lab) -> None:
+    """Also where the new log is longer than the old one: an engine would read on in its middle."""
+    engine = lab.engine()
+    engine.wait_ready()
+    lab.send(flags(40, 10))
+    wait_for("applied", lambda: lab.end(lab.topics.transitions, 1) > 0)
+    assert engine.term() == 0
+    admin = AdminClient({"bootstrap.servers": lab.bootstrap})
+    for future in admin.delete_topics([lab.topics.events]).values():
+        future.result(20)
+    wait_for("deleted", lambda: lab.topics.events not in TopicAdmin(lab.settings).facts())
+    TopicAdmin(lab.settings).create((), partitions=lab.partitions)
+    lab.send(flags(400, 10))
+    engine.restart()
+    assert engine.process.wait(90) == ExitCode.START_REFUSED
+    assert "is another topic than the one that was read before" in engine.tail()
+
+
 def test_a_checkpoint_behind_the_log_start_stops_the_partition_by_name(lab: Lab) -> None:
     engine = lab.engine()
     engine.wait_ready()
