@@ -278,7 +278,9 @@ def test_claims_name_the_owner_in_the_changelog_and_the_owners_topic(lab: Lab) -
     engine = lab.engine()
     engine.wait_ready()
     owners = {
-        m.key(): decode(m.value()) for m in lab.read(lab.topics.owners, 0) if (m.key() or b"").isdigit()
+        m.key(): decode(m.value())
+        for m in lab.read(lab.topics.owners, 0)
+        if (m.key() or b"").isdigit()
     }
     for number in range(lab.partitions):
         claims = [m for m in lab.read(lab.topics.runs_changelog, number) if m.key() == CLAIM_KEY]
