@@ -205,11 +205,14 @@ class Effects:
         return result
 
     async def save(self, state: object) -> None:
-        """Durable on return; the next attempt finds it in `saved`."""
+        """Durable on return; the next attempt finds it in `saved`. A save is progress: the service
+        takes a later one only with a higher counter.
+        """
         attempt = self._attempt
         handoff = attempt.handoff
         packed = await self._packed(state)
         self._gate.check_may_act(attempt)
+        attempt.progress += 1
         event = StepProgressed(
             run_id=handoff.run_id,
             step=handoff.step,

@@ -8,11 +8,12 @@ import asyncio
 
 import pytest
 from tests.unit.client.fakes import FakeGate, attempt, effects_of
+from tests.unit.core.log import Log, plan_of, step
 
 from dalsegno.client import NOT_DONE, Context, Effect, Permanent, StepStopped, Unsafe
 from dalsegno.schemas import values
 from dalsegno.schemas.events import EffectConfirmed, EffectIntended
-from dalsegno.schemas.outputs import EffectStatus, JournalEntry
+from dalsegno.schemas.outputs import EffectStatus, JournalEntry, Outcome
 from dalsegno.streams.client.effects import Effects
 from dalsegno.streams.core.effects import effect_key, recovery_key
 
@@ -201,6 +202,20 @@ async def test_save_is_private_to_the_step_and_durable() -> None:
     await ctx.save({"page": 4})
     (event,) = gate.reported
     assert values.unpack(event.save) == {"page": 4}  # type: ignore[attr-defined]
-    assert event.progress == 1  # type: ignore[attr-defined]
+    assert event.progress == 2, "a save is progress, too"  # type: ignore[attr-defined]
     later = attempt(save=values.pack({"page": 4}))
     assert Context(later, Effects(later, gate)).saved == {"page": 4}
+
+
+async def test_every_save_counts_though_the_body_says_nothing_of_progress() -> None:
+    """The service takes a later save of an attempt only with a higher progress."""
+    gate, log = FakeGate(), Log()
+    ctx = context(effects_of(gate))
+    log.start(plan_of(step("s")))
+    log.began("s")
+    for page in range(3):
+        await ctx.save({"page": page})
+        log.put(gate.reported[-1])
+        assert log.outcomes == [Outcome.APPLIED]
+    (kept,) = [value for key, value in log.partition.parts().items() if key[:1] == b"v"]
+    assert values.unpack(kept) == {"page": 2}
