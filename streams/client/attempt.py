@@ -52,7 +52,8 @@ class Attempt:
     `started_sent_s`: when its `StepStarted` was sent; the first sign of life that the monitor
     counts.
     `progress` only grows. `stopped` is set once, by any thread, and never unset. `cancelled`: its
-    task has been told. `large`: values of its run that are kept as blobs.
+    task has been told. `not_kept`: why the service's journal lacks what this attempt reported.
+    `large`: values of its run that are kept as blobs.
     """
 
     __slots__ = (
@@ -61,6 +62,7 @@ class Attempt:
         "effects",
         "handoff",
         "large",
+        "not_kept",
         "partition",
         "progress",
         "started_sent_s",
@@ -87,6 +89,7 @@ class Attempt:
         self.stopped: StopReason | None = None
         self.task: asyncio.Task[None] | None = None
         self.cancelled = False
+        self.not_kept = ""
         self.effects: set[asyncio.Task[object]] = set()
         # Weak: an attempt that is over must not wait for the garbage collector.
         patience = Patience(handoff.timeout_ms / 1_000, partial(_has_stopped, weakref.ref(self)))

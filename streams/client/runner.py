@@ -47,7 +47,14 @@ _RESEND_S = 0.2  # between two tries of a report that Kafka did not take
 _ASK_AGAIN_S = (
     5.0  # an answer may be lost with a control partition's leader; a repeat is answered again
 )
+NOT_KEPT = frozenset({"too_many_effects", "undo_too_large", "result_too_large", "save_too_large"})
+"""Reasons of a refusal by which the service's record of an attempt lacks what was reported."""
 R = TypeVar("R")
+
+
+def not_kept(answer: Answer) -> str:
+    """What such a refusal says."""
+    return f"the service refused {answer.kind} ({answer.reason}): {answer.detail}"
 
 
 class Runner:
@@ -157,6 +164,8 @@ class Runner:
         finally:
             del self._answers[attempt.id]
             waiting.cancel()
+        if answer.answer is AnswerType.REFUSED and answer.reason in NOT_KEPT:
+            raise Permanent(not_kept(answer), error_class=answer.reason)
         if answer.answer not in (AnswerType.ACCEPTED, AnswerType.DUPLICATE):
             attempt.stopped = attempt.stopped or StopReason.SUPERSEDED
             raise StepStopped(answer.reason)
@@ -166,6 +175,7 @@ class Runner:
             attempt.stopped = StopReason.LEASE
         if attempt.stopped is not None:
             raise StepStopped(attempt.stopped)
+        _check_kept(attempt)
 
     async def in_thread(self, work: Callable[[], R]) -> R:
         return await self._pool.run(work)
@@ -186,6 +196,7 @@ class Runner:
     async def _run_and_report(self, attempt: Attempt) -> None:
         try:
             outputs = await self._body(attempt)
+            _check_kept(attempt)
             completed = await self._completed(attempt, outputs)
             if attempt.stopped is None:
                 await self.report(attempt, completed)
@@ -277,3 +288,9 @@ class Runner:
         except DeliveryFailed as error:
             # Not repeated: the start limit lets the epoch expire by itself.
             _LOG.warning("release of %s/%s not acknowledged: %s", event.run_id, event.step, error)
+
+
+def _check_kept(attempt: Attempt) -> None:
+    """What the service does not know of cannot be skipped by the next attempt, nor taken back."""
+    if attempt.not_kept:
+        raise Permanent(attempt.not_kept, error_class="not_kept")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 
-from dalsegno.schemas.events import StepStarted
+from dalsegno.schemas.events import StepProgressed, StepStarted
 from dalsegno.schemas.outputs import Answer, AnswerType, Handoff
 from dalsegno.streams.client.answers import AnswerReader, reply_address
 from dalsegno.streams.client.attempt import Attempt, StopReason
@@ -33,7 +33,7 @@ from dalsegno.streams.client.naming import WorkerName
 from dalsegno.streams.client.outbox import Outbox
 from dalsegno.streams.client.producer import Producer, Receipt
 from dalsegno.streams.client.reporter import Reporter
-from dalsegno.streams.client.runner import Runner
+from dalsegno.streams.client.runner import NOT_KEPT, Runner, not_kept
 from dalsegno.streams.client.step import Step
 
 _LOG = logging.getLogger("dalsegno.worker")
@@ -326,11 +326,16 @@ class Session:
     def _answered(self, answer: Answer) -> None:
         if self._runner.answer(answer):
             return
+        held = self._holding.get((answer.run_id, answer.step, answer.epoch))
+        if held is not None and answer.reason in NOT_KEPT:
+            _LOG.warning("%s of %s refused: %s", answer.kind, held.id, answer.detail)
+            if answer.kind != StepProgressed.__name__:
+                held.not_kept = not_kept(answer)
+            return
         refused_start = answer.answer is AnswerType.REFUSED and answer.kind == StepStarted.__name__
         reason = StopReason.SUPERSEDED if refused_start else _STOPS.get(answer.answer)
         if reason is None:
             return
-        held = self._holding.get((answer.run_id, answer.step, answer.epoch))
         self._stop_all(
             [held] if held else [] if answer.step else self._holding.of_run(answer.run_id), reason
         )

@@ -11,6 +11,8 @@ from tests.unit.client.fakes import handoff
 
 from dalsegno.client import Context, Flow, WorkerConfig
 from dalsegno.schemas import codec
+from dalsegno.schemas.events import FailureType, StepFailed
+from dalsegno.schemas.outputs import Answer, AnswerType
 from dalsegno.streams.client.attempt import StopReason
 from dalsegno.streams.client.clocks import Clocks
 from dalsegno.streams.client.config import ClientConfig
@@ -30,10 +32,12 @@ class Log:
     holds: str = ""
     refuses: str = ""
     kinds: list[str] = field(default_factory=list)
+    last: object = None
     held: list[tuple[OutRecord, Done]] = field(default_factory=list)
 
     def send(self, record: OutRecord, done: Done) -> None:
-        kind = type(codec.decode(record.value)).__name__
+        self.last = codec.decode(record.value)
+        kind = type(self.last).__name__
         self.kinds.append(kind)
         if kind == self.holds:
             self.held.append((record, done))
@@ -103,6 +107,39 @@ async def test_a_stop_waits_for_a_start_that_is_under_way(refuses: str) -> None:
     end = "StepReleased" if refuses else "StepCompleted"
     assert log.kinds == ["StepStarted", end, "closed"]
     assert session._holding.free == 1
+
+
+@pytest.mark.parametrize("reason", ["too_many_effects", "undo_too_large", "result_too_large"])
+async def test_an_effect_that_the_journal_does_not_take_is_the_last_of_its_attempt(
+    reason: str,
+) -> None:
+    """Nobody would know of the next ones: not the next attempt, and not who takes them back."""
+    log, confirmed, told = Log(), asyncio.Event(), asyncio.Event()
+    done: list[int] = []
+
+    async def body(ctx: Context) -> None:
+        await ctx.effect("e", done.append, 1)
+        confirmed.set()
+        await told.wait()
+        await ctx.effect("e", done.append, 2)
+
+    session = session_of(log, body)
+    take(session)
+    await confirmed.wait()
+    answer = Answer(
+        reply_to="w", run_id="r", answer=AnswerType.REFUSED, step="s", epoch=1,
+        kind="EffectIntended", reason=reason, detail="the policy allows 10000",
+    )  # fmt: skip
+    session._answered(answer)
+    told.set()
+    await session.close()
+    assert done == [1]
+    assert log.kinds == ["StepStarted", "EffectIntended", "EffectConfirmed", "StepFailed"]
+    failed = log.last
+    assert isinstance(failed, StepFailed)
+    assert failed.failure_type is FailureType.PERMANENT
+    assert reason in failed.message
+    assert "10000" in failed.message
 
 
 async def test_an_attempt_that_is_stopped_twice_finishes_its_effect_and_frees_its_slot() -> None:
