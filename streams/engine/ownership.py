@@ -57,8 +57,10 @@ class Ownership:
         """After a rebalance: close what is gone, open what is new, keep what stays.
 
         A partition that stays needs no restore; should it have been another's in between, the fence
-        says so at its next checkpoint.
+        says so at its next checkpoint. An engine that is stopping takes nothing over any more.
         """
+        if self._closing:
+            return
         log.info("partitions assigned", partitions=sorted(partitions))
         for number in list(self.tasks):
             if number not in partitions:
