@@ -24,7 +24,7 @@ class Settling:
 
 
 async def test_an_engine_that_is_stopping_takes_nothing_over() -> None:
-    """Nobody would close it: its fence would shut the next owner out of a checkpoint for nothing."""
+    """Nobody would close it, and its fence would shut the next owner out for nothing."""
     settings = SimpleNamespace(stop_timeout_ms=1_000, restores_at_once=1)
     group = SimpleNamespace(wake=lambda: None)
     context: Any = SimpleNamespace(settings=settings, joined=lambda: group)
