@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import logging
 import secrets
+import struct
 import threading
 import time
 from collections.abc import Callable
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from dalsegno.schemas import codec
 from dalsegno.schemas.errors import DecodeError
+from dalsegno.schemas.headers import SEQUENCE
 from dalsegno.schemas.outputs import Answer
 from dalsegno.schemas.partitioner import partition_for
 from dalsegno.streams.client.config import ClientConfig
 from dalsegno.streams.client.errors import DeliveryFailed
 from dalsegno.streams.client.fork import ForkGuard
+from dalsegno.streams.client.record_headers import HeaderNamesError, headers_of
+from dalsegno.streams.core.sequence import Sequence
 
 _LOG = logging.getLogger("dalsegno.client")
 _POLL_S = 0.2
@@ -34,14 +38,16 @@ def reply_address(name: str) -> str:
 
 
 class AnswerReader:
-    """Owns a consumer and its thread; `on_answer` is called in that thread and must not block."""
+    """Owns a consumer and its thread; `on_answer` is called in that thread and must not block. It
+    gets an answer, and the offset of the event that it answers (-1 if it does not say).
+    """
 
     def __init__(
         self,
         config: ClientConfig,
         address: str,
         partitions: int,
-        on_answer: Callable[[Answer], None],
+        on_answer: Callable[[Answer, int], None],
     ) -> None:
         """Finds the end of the partition. Raises `DeliveryFailed` if no broker tells it in time."""
         self.address = address
@@ -90,13 +96,21 @@ class AnswerReader:
                 if each.error() is not None:
                     _LOG.warning("reading answers: %s", each.error())
                 elif each.key() == self._key:
-                    self._hand_on(each.value() or b"")
+                    self._hand_on(each)
 
-    def _hand_on(self, value: bytes) -> None:
+    def _hand_on(self, message: Message) -> None:
         try:
-            answer = codec.decode(value)
+            answer = codec.decode(message.value() or b"")
         except DecodeError as error:
             _LOG.error("an answer that cannot be read: %s", error)
             return
         if isinstance(answer, Answer):
-            self._on_answer(answer)
+            self._on_answer(answer, _offset_of(message))
+
+
+def _offset_of(message: Message) -> int:
+    try:
+        sequence = dict(headers_of(message)).get(SEQUENCE, b"")
+        return Sequence.unpack(sequence).offset
+    except (HeaderNamesError, struct.error):
+        return -1

@@ -384,7 +384,7 @@ def _new_id() -> str:
     return secrets.token_hex(16)
 
 
-def _told(outcomes: Outcomes, under_way: ReportedSteps, answer: Answer) -> None:
+def _told(outcomes: Outcomes, under_way: ReportedSteps, answer: Answer, _offset: int) -> None:
     """Not a method: the reader's thread must not keep a client that was dropped."""
     if outcomes.tell(answer):
         under_way.tell(answer)

@@ -21,7 +21,8 @@ from dalsegno.schemas.events import (
     StepReleased,
 )
 from dalsegno.schemas.outputs import Answer, AnswerType, Handoff
-from dalsegno.streams.client.attempt import Attempt, StopReason
+from dalsegno.streams.client.asked import Asked
+from dalsegno.streams.client.attempt import Attempt, AttemptId, StopReason
 from dalsegno.streams.client.context import BlockingContext, Context
 from dalsegno.streams.client.context_versions import written_version
 from dalsegno.streams.client.effects import Effects
@@ -36,6 +37,7 @@ from dalsegno.streams.client.failures import (
 )
 from dalsegno.streams.client.holding import Holding
 from dalsegno.streams.client.outbox import Outbox
+from dalsegno.streams.client.producer import Receipt
 from dalsegno.streams.client.reporter import Reporter
 from dalsegno.streams.client.schema_errors import FieldRefused
 from dalsegno.streams.client.step import AsyncBody, Outputs, PlainBody
@@ -75,7 +77,7 @@ class Runner:
         self._lease_holds = lease_holds
         self._loop = asyncio.get_running_loop()
         self._pool = Threads(threads, "dalsegno-step")
-        self._answers: dict[tuple[str, str, int], asyncio.Future[Answer]] = {}
+        self._asked: dict[AttemptId, Asked] = {}
         self._releases: set[asyncio.Task[None]] = set()
 
     def start(self, attempt: Attempt) -> None:
@@ -113,14 +115,14 @@ class Runner:
             attempt.cancelled = True
             attempt.task.cancel()
 
-    def answer(self, answer: Answer) -> bool:
-        """Hand an answer to the effect that waits for it. False if none does."""
-        waiting = self._answers.get((answer.run_id, answer.step, answer.epoch))
-        if waiting is None or answer.kind != EffectIntended.__name__:
+    def answer(self, answer: Answer, offset: int = -1) -> bool:
+        """Hand an answer to the effect that waits for it. False if none does. `offset`: of the
+        event that it answers, -1 if it does not say.
+        """
+        asked = self._asked.get((answer.run_id, answer.step, answer.epoch))
+        if asked is None or answer.kind != EffectIntended.__name__:
             return False
-        if not waiting.done():
-            waiting.set_result(answer)
-        return True
+        return asked.hear(answer, offset)
 
     async def drain(self) -> None:
         """Wait for every running attempt and release; the caller bounds it."""
@@ -134,10 +136,13 @@ class Runner:
     # What effects need of the worker: `effects.Gate`.
 
     async def report(self, attempt: Attempt, event: AttemptEvent) -> None:
+        await self._reported(attempt, event)
+
+    async def _reported(self, attempt: Attempt, event: AttemptEvent) -> Receipt:
         record = self._reporter.record(self._reporter.stamp(event), attempt.partition)
         while True:
             try:
-                await self._outbox.send(record)
+                return await self._outbox.send(record)
             except DeliveryFailed as error:
                 if not error.retriable:
                     raise Permanent(
@@ -147,23 +152,20 @@ class Runner:
                 if attempt.stopped is not None:
                     raise StepStopped(attempt.stopped) from error
                 await asyncio.sleep(_RESEND_S)
-            else:
-                return
 
     async def permission(self, attempt: Attempt, event: EffectIntended) -> None:
-        while attempt.id in self._answers:  # one at a time: an answer does not name its effect
-            await asyncio.wait([self._answers[attempt.id]])
-        waiting: asyncio.Future[Answer] = self._loop.create_future()
-        self._answers[attempt.id] = waiting
+        while attempt.id in self._asked:  # one at a time: an answer does not name its effect
+            await asyncio.wait([self._asked[attempt.id].answer])
+        asked = self._asked[attempt.id] = Asked(self._loop.create_future())
         try:
-            while not waiting.done():
-                await self.report(attempt, event)
-                await asyncio.wait([waiting], timeout=_ASK_AGAIN_S)
+            while not asked.answer.done():
+                asked.stands_at((await self._reported(attempt, event)).offset)
+                await asyncio.wait([asked.answer], timeout=_ASK_AGAIN_S)
                 self.check_may_act(attempt)
-            answer = waiting.result()
+            answer = asked.answer.result()
         finally:
-            del self._answers[attempt.id]
-            waiting.cancel()
+            del self._asked[attempt.id]
+            asked.answer.cancel()
         if answer.answer is AnswerType.REFUSED and answer.reason in NOT_KEPT:
             raise Permanent(not_kept(answer), error_class=answer.reason)
         if answer.answer not in (AnswerType.ACCEPTED, AnswerType.DUPLICATE):

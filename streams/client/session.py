@@ -298,8 +298,8 @@ class Session:
 
     # In the thread of the answers.
 
-    def _on_answer(self, answer: Answer) -> None:
-        self._loop.call_soon_threadsafe(self._answered, answer)
+    def _on_answer(self, answer: Answer, offset: int) -> None:
+        self._loop.call_soon_threadsafe(self._answered, answer, offset)
 
     # On the loop.
 
@@ -323,8 +323,8 @@ class Session:
         self._counts.started += 1
         self._runner.start(attempt)
 
-    def _answered(self, answer: Answer) -> None:
-        if self._runner.answer(answer):
+    def _answered(self, answer: Answer, offset: int = -1) -> None:
+        if self._runner.answer(answer, offset):
             return
         held = self._holding.get((answer.run_id, answer.step, answer.epoch))
         if held is not None and answer.reason in NOT_KEPT:

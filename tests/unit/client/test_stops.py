@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import Literal
 
 import pytest
 from tests.unit.client.fakes import handoff
@@ -54,9 +55,9 @@ class Log:
         self.held.clear()
 
 
-def session_of(log: Log, body: Body) -> Session:
+def session_of(log: Log, body: Body, unknown: Literal["retry", "check"] = "retry") -> Session:
     flow = Flow("f")
-    flow.step(name="s", reads=[], writes=[])(body)
+    flow.step(name="s", reads=[], writes=[], unknown=unknown)(body)
     step = flow.get("s")
     assert step is not None
     session = Session(
@@ -140,6 +141,48 @@ async def test_an_effect_that_the_journal_does_not_take_is_the_last_of_its_attem
     assert failed.failure_type is FailureType.PERMANENT
     assert reason in failed.message
     assert "10000" in failed.message
+
+
+async def test_an_answer_that_comes_again_permits_no_other_effect() -> None:
+    """An engine that was restored sends its answers again; they do not name their effects."""
+    log, asks = Log(), asyncio.Event()
+    done: list[int] = []
+
+    async def body(ctx: Context) -> None:
+        await ctx.effect("e", done.append, 1)
+        asks.set()
+        await ctx.effect("e", done.append, 2)
+
+    session = session_of(log, body, unknown="check")
+
+    def answer(says: AnswerType, place: int, reason: str = "") -> None:
+        session._answered(
+            Answer(
+                reply_to="w", run_id="r", answer=says, step="s", epoch=1,
+                kind="EffectIntended", reason=reason,
+            ),
+            place,
+        )  # fmt: skip
+
+    def asked() -> int:
+        return log.kinds.count("EffectIntended")
+
+    take(session)
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert asked() == 1
+    answer(AnswerType.ACCEPTED, 2)  # where the question stands: behind the start
+    await asks.wait()
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert asked() == 2
+    answer(AnswerType.ACCEPTED, 2)
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert done == [1]
+    answer(AnswerType.REFUSED, 4, "already_confirmed")
+    await session.close()
+    assert done == [1]
 
 
 async def test_an_attempt_that_is_stopped_twice_finishes_its_effect_and_frees_its_slot() -> None:
