@@ -206,6 +206,12 @@ class Runner:
         except Exception as error:  # noqa: BLE001
             if attempt.stopped is None:
                 await self._fail(attempt, report_of(error))
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if attempt.stopped is not None or task is None or task.cancelling():
+                raise
+            # Nobody has told it to stop: it awaited something of its own that was cancelled.
+            await self._fail(attempt, report_of(error))
 
     async def _body(self, attempt: Attempt) -> Outputs:
         effects = Effects(attempt, self)

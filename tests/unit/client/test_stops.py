@@ -185,6 +185,30 @@ async def test_an_answer_that_comes_again_permits_no_other_effect() -> None:
     assert done == [1]
 
 
+@pytest.mark.parametrize("in_effect", [False, True])
+async def test_a_cancellation_that_nobody_asked_for_is_a_failure_of_the_body(
+    in_effect: bool,
+) -> None:
+    """As where it awaits a task of its own that was cancelled. Else only its silence would tell."""
+    log = Log()
+
+    async def act() -> None:
+        other = asyncio.ensure_future(asyncio.Event().wait())
+        other.cancel()
+        await other
+
+    async def body(ctx: Context) -> None:
+        await (ctx.effect("e", act) if in_effect else act())
+
+    session = session_of(log, body)
+    take(session)
+    await session.close()
+    assert isinstance(log.last, StepFailed)
+    assert log.last.failure_type is FailureType.TRANSIENT
+    assert "CancelledError" in log.last.error_class
+    assert session._holding.free == 1
+
+
 async def test_an_attempt_that_is_stopped_twice_finishes_its_effect_and_frees_its_slot() -> None:
     log = Log()
     acts, acted = asyncio.Event(), asyncio.Event()
