@@ -202,8 +202,9 @@ class Runner:
             completed = await self._completed(attempt, outputs)
             if attempt.stopped is None:
                 await self.report(attempt, completed)
-        # The one broad boundary: whatever a body raises is a report, by the typed mapping.
-        except Exception as error:  # noqa: BLE001
+        # The one broad boundary: whatever a body raises is a report, by the typed mapping. A body
+        # that would end the process would end everybody's.
+        except (Exception, SystemExit) as error:  # noqa: BLE001
             if attempt.stopped is None:
                 await self._fail(attempt, report_of(error))
         except asyncio.CancelledError as error:

@@ -66,7 +66,7 @@ def _run(
     settle: Callable[[], None]
     try:
         result = function()
-    except StopIteration as error:  # a future cannot hold it
+    except (StopIteration, SystemExit) as error:  # no future can hold the one, no loop the other
         settle = partial(_fail, future, RuntimeError(f"the function raised {error!r}"))
     # A thread's boundary: whatever the function raises goes to who waits for it.
     except BaseException as error:  # noqa: BLE001

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Literal
@@ -207,6 +208,19 @@ async def test_a_cancellation_that_nobody_asked_for_is_a_failure_of_the_body(
     assert log.last.failure_type is FailureType.TRANSIENT
     assert "CancelledError" in log.last.error_class
     assert session._holding.free == 1
+
+
+async def test_a_body_that_ends_the_process_ends_only_itself() -> None:
+    log = Log()
+
+    async def body(_ctx: Context) -> None:
+        sys.exit(3)
+
+    session = session_of(log, body)
+    take(session)
+    await session.close()
+    assert isinstance(log.last, StepFailed)
+    assert log.last.error_class == "SystemExit"
 
 
 async def test_an_attempt_that_is_stopped_twice_finishes_its_effect_and_frees_its_slot() -> None:

@@ -22,6 +22,8 @@ async def test_results_errors_and_context_variables_cross() -> None:
         await threads.run(lambda: 1 // 0)
     with pytest.raises(RuntimeError, match="StopIteration"):
         await threads.run(lambda: next(iter([])))
+    with pytest.raises(RuntimeError, match="SystemExit"):
+        await threads.run(sys.exit)
     threads.close()
 
 
