@@ -37,6 +37,8 @@ async def test_a_broker_takes_any_batch_of_a_producer_that_it_does_not_know(
         await producer.partitions_for(topic)
         node = client.cluster.leader_for_partition(place)
         given = await client.send(node, InitProducerIdRequest(None, 60_000))
+        while given.error_code:  # a broker that has just started
+            given = await client.send(node, InitProducerIdRequest(None, 60_000))
 
         async def code_of(sequence: int) -> int:
             data = batch(given.producer_id, given.producer_epoch, sequence)
