@@ -30,14 +30,18 @@ _HEADERS: Final[dict[str, str]] = {
     headers.SEQUENCE: "20 bytes, big-endian: int64 source offset, uint32 index, int64 count.",
     headers.SOURCE: "4 bytes, big-endian: source partition.",
     headers.MAC: "ASCII key id, a colon, 32 raw bytes of HMAC-SHA256.",
+    headers.SIGNATURE: "On decisions: ASCII key id, a colon, 64 raw bytes of Ed25519.",
     headers.DEAD_LETTER: "An Avro single-object encoded DeadLetter.",
+    headers.OMITTED: "ASCII: why the record has no value. Only its place in the order counts then.",
     headers.TRACEPARENT: "W3C trace context.",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class _Channel:
-    """One topic: what is on it, in which key, and whether the engine reads it."""
+    """One topic: what is on it, in which key, and whether the engine reads it. `shared`: kinds that
+    are here too, and described with the channel that they belong to.
+    """
 
     name: str
     address: str
@@ -46,6 +50,7 @@ class _Channel:
     kinds: Sequence[str]
     headers: tuple[str, ...] = ()
     received: bool = False
+    shared: tuple[str, ...] = ()
 
 
 def export_asyncapi(
@@ -74,14 +79,15 @@ def export_asyncapi(
 
 
 def _channels(topics: Topics) -> tuple[_Channel, ...]:
-    order = (headers.SEQUENCE,)
-    other_key = (headers.SEQUENCE, headers.SOURCE)
+    order = (headers.SEQUENCE, headers.OMITTED)
+    other_key = (*order, headers.SOURCE)
     return (
         _Channel(
             "events", topics.events, "Every input: one order and one owner per partition.",
             f"{_RUN_KEY} Control kinds about a partition go to the one that their body names.",
             [cls.__name__ for cls in (*RUN_EVENTS, *CONTROL_EVENTS)],
-            (headers.TRACEPARENT, headers.MAC), received=True,
+            (headers.TRACEPARENT, headers.MAC, headers.SIGNATURE, headers.DEAD_LETTER),
+            received=True,
         ),
         _Channel(
             "heartbeats", topics.heartbeats, "Liveness and progress; never history.",
@@ -107,7 +113,7 @@ def _channels(topics: Topics) -> tuple[_Channel, ...]:
             "faults", topics.faults, "What partitions have seen of fault points.",
             "The fault point; ticks and policies: the partition.",
             ["FaultReport", *(cls.__name__ for cls in FAULT_CONTROLS)],
-            (*other_key, headers.MAC),
+            (*other_key, headers.MAC), shared=("ClockTick", "PolicySet"),
         ),
         _Channel(
             "owners", topics.owners, "Who owns each partition; compacted.", "The partition.",
@@ -125,7 +131,10 @@ def _channel(channel: _Channel) -> dict[str, Json]:
     found: dict[str, Json] = {
         "address": channel.address,
         "description": channel.about,
-        "messages": {kind: {"$ref": f"#/components/messages/{kind}"} for kind in channel.kinds},
+        "messages": {
+            kind: {"$ref": f"#/components/messages/{kind}"}
+            for kind in (*channel.kinds, *channel.shared)
+        },
     }
     if "{name}" in channel.address:
         found["parameters"] = {
@@ -147,7 +156,8 @@ def _operation(channel: _Channel) -> dict[str, Json]:
         "channel": {"$ref": f"#/channels/{channel.name}"},
         "summary": channel.about,
         "messages": [
-            {"$ref": f"#/channels/{channel.name}/messages/{kind}"} for kind in channel.kinds
+            {"$ref": f"#/channels/{channel.name}/messages/{kind}"}
+            for kind in (*channel.kinds, *channel.shared)
         ],
     }
 

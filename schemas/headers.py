@@ -20,5 +20,10 @@ SIGNATURE: Final = "dalsegno-signature"
 DEAD_LETTER: Final = "dalsegno-dead-letter"
 """An encoded `DeadLetter`. On dead letters, beside the original headers."""
 
+OMITTED: Final = "dalsegno-omitted"
+"""ASCII: why an output has no value. It could not be encoded, or its topic does not take so much;
+its place in the order stays taken.
+"""
+
 TRACEPARENT: Final = "traceparent"
 """W3C trace context, ASCII; passed from `RunStarted` to every handoff of the run."""

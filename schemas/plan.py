@@ -80,8 +80,8 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     `max_attempts` counts attempts that started and failed by the step's own word (first one
     included); `max_infra_attempts` counts attempts lost to timeouts, workers and dependencies.
-    Delay before attempt n: full jitter below `min(max_ms, initial_ms *
-    (factor_percent/100)^(n-1))`.
+    Delay before attempt n: from half of `min(max_ms, initial_ms * (factor_percent/100)^(n-2))` to
+    all of it, by a hash; never shorter than the one before.
     """
 
     max_attempts: int = 3

@@ -24,11 +24,6 @@ Headers = list[tuple[str, bytes]]
 KEYED_CHANNELS: Final = frozenset({"control", "faults"})
 """Channels whose partition follows their own key: always sent again after a restore."""
 
-OMITTED: Final = "dalsegno-omitted"
-"""Header of a record whose value could not be sent: the reason. Its place in the order stays
-taken.
-"""
-
 _RECORD_OVERHEAD_BYTES: Final = 128
 
 
@@ -81,7 +76,7 @@ class Encoder:
         """The record of an output. Never raises for what the output holds.
 
         A value that cannot be encoded, or is larger than its topic takes, is left out: the record
-        keeps its key and sequence (readers insist on no gaps) and says why in the `OMITTED` header.
+        keeps its key and sequence (readers insist on no gaps) and says why in a header.
         """
         action = output.action
         sequence = (headers.SEQUENCE, output.sequence.pack())
@@ -103,7 +98,7 @@ class Encoder:
             reason = "too_large"
         self._omitted(action.channel, reason)
         source = [(headers.SOURCE, self._source)] if action.channel in KEYED_CHANNELS else []
-        omitted = (OMITTED, reason.encode())
+        omitted = (headers.OMITTED, reason.encode())
         return OutRecord(topic, partition, key, b"", [*source, omitted, sequence])
 
     def _place(self, action: Action) -> tuple[str, int, bytes]:

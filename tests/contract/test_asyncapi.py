@@ -8,7 +8,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from dalsegno.schemas import kinds
+from dalsegno.schemas import headers, kinds
 from dalsegno.schemas.asyncapi import export_asyncapi
 from dalsegno.schemas.registry import registry
 from dalsegno.schemas.topics import Topics
@@ -50,6 +50,23 @@ def test_it_has_every_kind_with_the_file_that_is_in_force() -> None:
         assert message["payload"]["schema"] == json.loads(newest.text)
         assert message["x-schema-versions"][str(newest.version)] == newest.fingerprint.hex()
         assert message["summary"]
+
+
+def test_it_has_every_header_where_it_stands() -> None:
+    """Else a producer in another language cannot take part by the document."""
+    names = {value for name, value in vars(headers).items() if name.isupper()}
+    found: dict[str, set[str]] = {}
+    for kind, message in DOCUMENT["components"]["messages"].items():
+        for name in message.get("headers", {"properties": {}})["properties"]:
+            found.setdefault(name, set()).add(kind)
+    assert set(found) == names
+    assert "DecisionMade" in found[headers.SIGNATURE]
+    assert {"Handoff", "Answer", "Transition", "DeadLetter"} <= found[headers.OMITTED]
+
+
+def test_kinds_that_are_on_two_topics_are_told_on_both() -> None:
+    for name in ("events", "faults"):
+        assert {"ClockTick", "PolicySet"} <= set(DOCUMENT["channels"][name]["messages"])
 
 
 def test_every_reference_leads_somewhere() -> None:

@@ -15,7 +15,6 @@ from dalsegno.schemas.events import RiskFlagged
 from dalsegno.schemas.outputs import DeadLetter
 from dalsegno.schemas.partitioner import partition_for
 from dalsegno.streams.engine.app import ExitCode
-from dalsegno.streams.engine.encoding import OMITTED
 from dalsegno.streams.engine.settings import EngineSettings
 from dalsegno.streams.engine.topics_admin import TopicAdmin
 from dalsegno.streams.engine.verify import verify
@@ -84,7 +83,7 @@ def test_an_output_that_no_topic_takes_keeps_its_place_and_says_so(lab: Lab) -> 
     wait_for("three", lambda: len(lab.ordered(lab.topics.transitions)[number]) == 3)
     second = lab.ordered(lab.topics.transitions)[number][1][1]
     assert second.value() == b""
-    assert dict(second.headers())[OMITTED] == b"too_large"
+    assert dict(second.headers())[headers.OMITTED] == b"too_large"
 
 
 def test_a_fold_that_breaks_its_word_stops_its_partition_and_no_other(lab: Lab) -> None:

@@ -9,7 +9,7 @@ from dalsegno.schemas.partitioner import partition_for
 from dalsegno.schemas.topics import Topics
 from dalsegno.streams.core.actions import Action, Audit, Output, PutAside, Reply
 from dalsegno.streams.core.sequence import Sequence
-from dalsegno.streams.engine.encoding import OMITTED, Encoder, OutRecord
+from dalsegno.streams.engine.encoding import Encoder, OutRecord
 
 TOPICS = Topics("t")
 
@@ -60,7 +60,7 @@ def test_a_dead_letter_keeps_the_original_bytes_and_headers() -> None:
 def test_a_value_that_is_too_large_keeps_its_place_in_the_order() -> None:
     made, omitted = record(Audit(transition(diff=b"x" * 2_000)))
     assert made.value == b""
-    assert dict(made.headers)[OMITTED] == b"too_large"
+    assert dict(made.headers)[headers.OMITTED] == b"too_large"
     assert dict(made.headers)[headers.SEQUENCE] == Sequence(5, 0, 9).pack()
     assert omitted == [("transitions", "too_large")]
 
