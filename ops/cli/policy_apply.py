@@ -78,7 +78,12 @@ def _check(settings: EngineSettings, policy: Policy) -> None:
     """A policy may name only what exists: a queue's topic, a key, a schema come first."""
     from dalsegno.ops.kafka.reader import Reader, ReadError
     from dalsegno.schemas.registry import registry
+    from dalsegno.streams.core.controls import policy_fault
+    from dalsegno.streams.engine.checks import dispatch_fault
+    from dalsegno.streams.engine.topics_admin import TopicAdmin
 
+    if fault := policy_fault(policy):
+        raise Refused(f"{fault}: no policy can have that, see `dalsegno policy show`")
     missing = [key for key in policy.mac_keys if key not in settings.keyring]
     if missing:
         raise Refused(
@@ -94,8 +99,6 @@ def _check(settings: EngineSettings, policy: Policy) -> None:
             f"the service itself writes {lacking[0][0]}, and schema {lacking[0][1].hex()} is not "
             "in the list: nothing of that kind would be taken any more"
         )
-    if not policy.queues:
-        raise Refused("a policy without a queue would refuse every plan")
     with Reader(settings) as reader:
         wanted = reader.partitions(settings.topics.events)
         for queue in policy.queues:
@@ -107,6 +110,8 @@ def _check(settings: EngineSettings, policy: Policy) -> None:
                 ) from error
             if found != wanted:
                 raise Refused(f"queue {queue!r} has {found} partitions, the events {wanted}")
+    if fault := dispatch_fault(settings.topics, TopicAdmin(settings).facts(), policy):
+        raise Refused(fault)
 
 
 def _own_schemas() -> list[tuple[str, bytes]]:

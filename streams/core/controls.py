@@ -22,6 +22,8 @@ from dalsegno.streams.core.moment import APPLIED, Moment, Ruling, duplicate, ref
 from dalsegno.streams.core.names import ID_CHARS_MAX
 from dalsegno.streams.core.people.rights import rights_of
 from dalsegno.streams.core.people.targets import webhooks_fault
+from dalsegno.streams.core.plan_checks import check_retry
+from dalsegno.streams.core.plan_errors import PlanRefused
 
 SEGMENT_CHARS_MAX: Final = 256
 # Numbered here, and applied by the partition.
@@ -164,6 +166,10 @@ def policy_fault(policy: Policy) -> str:
         return f"supplier_queue: {policy.supplier_queue} is none of the queues"
     if policy.redispatch_max_ms < policy.redispatch_initial_ms:
         return "redispatch_max_ms is below redispatch_initial_ms"
+    try:
+        check_retry((), policy.retry_default)
+    except PlanRefused as refused_for:
+        return f"retry_default: {refused_for.detail}"
     return ""
 
 

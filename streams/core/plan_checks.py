@@ -6,7 +6,7 @@ from collections.abc import Callable, Container, Sequence
 from typing import Final
 
 from dalsegno.schemas.control import Policy
-from dalsegno.schemas.plan import Plan, Risk, StepPlan, StepRole
+from dalsegno.schemas.plan import Plan, RetryPolicy, Risk, StepPlan, StepRole
 from dalsegno.streams.core.names import name_fault
 from dalsegno.streams.core.plan_errors import PlanRefused
 
@@ -174,12 +174,12 @@ def check_limits(steps: Sequence[StepPlan], ttl_ms: int) -> None:
         _within(path, "heartbeat_ms", step.heartbeat_ms, 1, _TIME_MS_MAX)
         # Most steps share one policy object.
         if id(step.retry) not in retries:
-            _check_retry(path, step)
+            check_retry(path, step.retry)
             retries.add(id(step.retry))
 
 
-def _check_retry(path: tuple[str, ...], step: StepPlan) -> None:
-    retry = step.retry
+def check_retry(path: tuple[str, ...], retry: RetryPolicy) -> None:
+    """Refuses `bad_limits` in a retry policy of the step that `path` names, or of nobody's."""
     _within(path, "retry.max_attempts", retry.max_attempts, 1, _ATTEMPTS_MAX)
     _within(path, "retry.max_infra_attempts", retry.max_infra_attempts, 1, _ATTEMPTS_MAX)
     _within(path, "retry.initial_ms", retry.initial_ms, 0, _TIME_MS_MAX)

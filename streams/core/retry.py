@@ -17,6 +17,15 @@ from dalsegno.schemas.plan import RetryPolicy
 # Beyond this many steps of growth even a factor of 101 % has grown more than 20,000-fold.
 _GROWTH_STEPS_MAX: Final = 1_000
 _REDISPATCH_FACTOR_PERCENT: Final = 200
+_DECLARED_NONE: Final = RetryPolicy()
+
+
+def retry_of(policy: Policy, declared: RetryPolicy) -> RetryPolicy:
+    """By what a step is tried again: what it declares, else the policy's `retry_default`.
+
+    A step that declares nothing carries the built-in values, and so does one that declares these.
+    """
+    return policy.retry_default if declared == _DECLARED_NONE else declared
 
 
 def ceiling_ms(policy: RetryPolicy, failures: int) -> int:

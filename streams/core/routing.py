@@ -17,7 +17,7 @@ from dalsegno.streams.core.moment import APPLIED, Ruling
 from dalsegno.streams.core.recovery.limits import count_recovery, told
 from dalsegno.streams.core.recovery.seeking import gave_up, seek
 from dalsegno.streams.core.recovery.suffering import hurt
-from dalsegno.streams.core.retry import delay_ms
+from dalsegno.streams.core.retry import delay_ms, retry_of
 from dalsegno.streams.core.rows import NO_PAST, Flight, StepRow, engine_gives, stays_with_service
 from dalsegno.streams.core.saga.beginning import give_up
 from dalsegno.streams.core.step_table import BACKING_OFF, StepInput
@@ -89,7 +89,7 @@ def route(
 
 def exhausted(draft: Draft, place: int, row: StepRow) -> str:
     """Which budget of the step is used up, or an empty text."""
-    retry = draft.steps[place].retry
+    retry = retry_of(draft.now.policy, draft.steps[place].retry)
     if row.failures >= retry.max_attempts:
         return "attempts_exhausted"
     if row.infra >= retry.max_infra_attempts:
@@ -113,7 +113,8 @@ def _again(
     now = draft.now
     if engine_gives(step, row):
         past = row.past or NO_PAST
-        drawn = delay_ms(step.retry, draft.run.id, step.name, row.epoch, row.failures + row.infra)
+        retry = retry_of(now.policy, step.retry)
+        drawn = delay_ms(retry, draft.run.id, step.name, row.epoch, row.failures + row.infra)
         # Where the ceiling stands a draw may be less than the one before.
         delay = max(past.delay_ms, drawn)
         row.past = msgspec.structs.replace(past, delay_ms=delay)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from confluent_kafka import KafkaError, KafkaException
 
+from dalsegno.schemas.control import Policy
 from dalsegno.schemas.topics import Topics
 from dalsegno.streams.engine.context import Layout
 from dalsegno.streams.engine.errors import EngineError, OutcomeUnknownError
@@ -14,6 +15,7 @@ from dalsegno.streams.engine.fence import FencedProducer
 from dalsegno.streams.engine.forgetting import Broker, forgets
 from dalsegno.streams.engine.settings import EngineSettings
 from dalsegno.streams.engine.topics_admin import (
+    EVENT_BYTES_MAX,
     REPLICATION,
     TopicFacts,
     differences,
@@ -30,6 +32,8 @@ _FORBIDDEN = frozenset(
 _INTERVALS = 4
 """A retention of the events must be so many times what an event may wait to be archived."""
 CREATE = "run `dalsegno topics create`"
+DISPATCH_ROOM_BYTES = EVENT_BYTES_MAX - Policy().dispatch_bytes_max
+"""What a handoff may take in its topic beside what the policy's `dispatch_bytes_max` counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +82,10 @@ def check(
                 f"(`kafka-topics --delete --topic {topic.name}`, then {CREATE})"
             )
         if topic.name == topics.owners and have.partitions != 1:
-            faults.append(f"{topic.name} has {have.partitions} partitions, it must have 1")
+            faults.append(
+                f"{topic.name} has {have.partitions} partitions: it must have 1; recreate it "
+                f"(`kafka-topics --delete --topic {topic.name}`, then {CREATE})"
+            )
         faults += [
             f"{topic.name}: {name} is {have.config.get(name, 'unset')}, not {value}: {CREATE}"
             for name, value in differences(topic, have).items()
@@ -104,7 +111,8 @@ def _overtaken(topics: Topics, events: TopicFacts, interval_ms: int) -> list[str
         return []
     line = (
         f"{topics.events}: retention.ms is {text}, and an event may wait {interval_ms} ms to be "
-        f"archived: set retention.ms to at least {_INTERVALS * interval_ms}, days are better"
+        f"archived: days are better than the least that is needed "
+        f"({_set(topics.events, f'retention.ms={_INTERVALS * interval_ms}')})"
     )
     return [line]
 
@@ -114,11 +122,34 @@ def _undated(topics: Topics, facts: Mapping[str, TopicFacts], *, archived: bool)
     for each in forgets(topics, facts, 0, Broker()):
         if each.by_ms is not None:
             continue
-        remedy = each.remedy
+        setting = each.remedy.partition(" ")[0]
+        first = ""
         if each.topic == topics.events and not archived:
-            remedy = "set up an archive (DALSEGNO_ARCHIVE_BUCKET), then retention.ms of this topic"
-        found.append(f"{each.topic} never forgets, so an erasure has no date: {remedy}")
+            first = "set up an archive (DALSEGNO_ARCHIVE_BUCKET), then "
+        found.append(
+            f"{each.topic} never forgets, so an erasure has no date: {first}set a limit "
+            f"({_set(each.topic, f'{setting}=…')})"
+        )
     return found
+
+
+def _set(topic: str, setting: str) -> str:
+    """The command that sets something of a topic which `topics create` leaves to its owner."""
+    where = f"--entity-type topics --entity-name {topic}"
+    return f"`kafka-configs --alter {where} --add-config {setting}`"
+
+
+def dispatch_fault(topics: Topics, facts: Mapping[str, TopicFacts], policy: Policy) -> str:
+    """Why handoffs or answers of the policy's size would not get into their topics; or empty."""
+    needed = policy.dispatch_bytes_max + DISPATCH_ROOM_BYTES
+    for name in (*map(topics.queue, policy.queues), topics.control):
+        have = facts[name].config.get("max.message.bytes", "") if name in facts else ""
+        if have.isdigit() and int(have) < needed:
+            return (
+                f"dispatch_bytes_max is {policy.dispatch_bytes_max}, and {name} takes {have} bytes:"
+                f" lower it, or {_set(name, f'max.message.bytes={needed}')} first"
+            )
+    return ""
 
 
 def layout_of(topics: Topics, facts: Mapping[str, TopicFacts]) -> Layout:

@@ -24,8 +24,9 @@ log = structlog.get_logger(__name__)
 LAYOUT_KEY: Final = b"layout"
 EVENTS_KEY: Final = b"events"
 _LAYOUT_FAULT: Final = (
-    "the runs are laid out over {0} partitions, the topics have {1}: recreate the topics with {0}, "
-    "or start anew under another prefix"
+    "the runs are laid out over {0} partitions, the topics have {1}: recreate the topics with {0} "
+    "(`kafka-topics --delete`, then `dalsegno topics create --partitions {0}`), or start anew "
+    "under another prefix (DALSEGNO_PREFIX)"
 )
 _EVENTS_FAULT: Final = (
     "{0} is another topic than the one that was read before: it was deleted and made anew, so what "

@@ -99,7 +99,7 @@ def plan(
             events,
             free=frozenset({"retention.ms"}) if archived else frozenset(),
         ),
-        TopicPlan(topics.heartbeats, partitions, {**append_time, **kept(1 / 144, 300_000)}),
+        TopicPlan(topics.heartbeats, partitions, {**append_time, **kept(1 / 144, 300_000), **size}),
         *(TopicPlan(topics.queue(name), partitions, {**kept(7), **size}) for name in queues),
         TopicPlan(topics.transitions, partitions, {**kept(30), **size}),
         TopicPlan(topics.escalations, partitions, {**kept(30), **size}),

@@ -339,3 +339,30 @@ def test_each_epoch_that_was_lost_is_charged_once() -> None:
     assert log.outcomes == [Outcome.SUPERSEDED]
     assert row(log, "s0").infra_failures == 2
     assert dead_letters(log.outputs) == []
+
+
+def test_the_policys_retries_hold_for_steps_that_declare_none() -> None:
+    log = Log()
+    log.policy(retry_default=RetryPolicy(max_attempts=1, initial_ms=7_000, max_ms=7_000))
+    log.start(plan_of(step("s0"), step("s1", retry=RetryPolicy(max_attempts=2))))
+    for name in ("s0", "s1"):
+        log.began(name)
+        log.put(failed(name))
+    assert (row(log, "s0").state, row(log, "s0").reason) == (
+        StepState.ESCALATED,
+        "attempts_exhausted",
+    )
+    assert row(log, "s1").state is StepState.BACKING_OFF
+    log.policy(retry_default=RetryPolicy(max_attempts=3, initial_ms=7_000, max_ms=7_000))
+    log.start(plan_of(step("s0")), run_id="other")
+    log.began("s0", run_id="other")
+    log.put(failed("s0", run_id="other"))
+    assert 3_500 <= row(log, "s0", "other").due_ms - log.now_ms <= 7_000
+    assert_restores(log)
+
+
+def test_a_policy_whose_retries_cannot_be_meant_is_refused() -> None:
+    log = Log()
+    log.policy(retry_default=RetryPolicy(max_attempts=0))
+    assert log.outcomes == [Outcome.REFUSED]
+    assert transitions(log.outputs) == []

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
 
+from dalsegno.schemas.control import Policy
 from dalsegno.schemas.topics import Topics
-from dalsegno.streams.engine.checks import check, layout_of
+from dalsegno.streams.engine.checks import check, dispatch_fault, layout_of
 from dalsegno.streams.engine.topics_admin import TopicFacts, differences, plan
 
 TOPICS = Topics("t")
@@ -69,6 +71,7 @@ def test_control_may_have_another_count() -> None:
         (TOPICS.runs_changelog, "cleanup.policy", "delete"),
         (TOPICS.runs_changelog, "segment.ms", "604800000"),
         (TOPICS.dead_letters, "max.message.bytes", "1048588"),
+        (TOPICS.heartbeats, "max.message.bytes", "65536"),
         (TOPICS.events, "min.insync.replicas", "1"),
         (TOPICS.events, "unclean.leader.election.enable", "true"),
     ],
@@ -82,6 +85,26 @@ def test_each_wrong_setting_is_a_fault_that_create_mends(
     assert "dalsegno topics create" in faults(facts)
     topic = next(t for t in plan(TOPICS, 4, ["default", "gpu"], dev=False) if t.name == name)
     assert setting in differences(topic, facts[name])
+
+
+def test_every_fault_says_what_is_wrong_and_then_the_command_that_mends_it() -> None:
+    """`dalsegno topics check` shows what stands behind the last colon as the remedy."""
+    facts = with_config(TOPICS.events, retention_ms="60000", min_insync_replicas="1")
+    facts[TOPICS.owners] = replace(facts[TOPICS.owners], partitions=3)
+    facts[TOPICS.queue("gpu")] = replace(facts[TOPICS.queue("gpu")], partitions=2)
+    facts[TOPICS.control] = replace(facts[TOPICS.control], replication=1)
+    facts[TOPICS.transitions] = with_config(TOPICS.transitions, retention_ms="-1")[
+        TOPICS.transitions
+    ]
+    del facts[TOPICS.faults]
+    lines = check(TOPICS, facts, dev=False, archive_interval_ms=30_000, erasure=True).faults
+    told = "\n".join(lines)
+    subjects = ("owners", "queue.gpu", "control", "transitions", "faults", "insync", "archived")
+    assert [subject for subject in subjects if subject not in told] == []
+    for line in lines:
+        detail, _, remedy = line.rpartition(": ")
+        assert detail, line
+        assert re.search(r"`[a-z]+(-[a-z]+)* [^`]+`|`kafka-[a-z-]+`", remedy), line
 
 
 def test_larger_messages_and_shorter_segments_are_right() -> None:
@@ -103,3 +126,16 @@ def test_the_layout_has_room_for_framing() -> None:
     assert layout.partitions == 4
     assert layout.queues == ("default", "gpu")
     assert layout.size_of(TOPICS.events) < 1_048_588
+
+
+def test_a_policy_whose_handoffs_are_larger_than_their_topic_takes_is_a_fault() -> None:
+    """Else they would leave without a value, and nobody could start them."""
+    assert dispatch_fault(TOPICS, right(), Policy()) == ""
+    large = Policy(dispatch_bytes_max=5_000_000)
+    told = dispatch_fault(TOPICS, right(), large)
+    assert "dispatch_bytes_max is 5000000, and t.queue.default takes 1048588 bytes" in told
+    assert "--entity-name t.queue.default --add-config max.message.bytes=5126988" in told
+    facts = with_config(TOPICS.queue("default"), max_message_bytes="6000000")
+    assert "t.control takes 1048588" in dispatch_fault(TOPICS, facts, large)
+    facts[TOPICS.control] = facts[TOPICS.queue("default")]
+    assert dispatch_fault(TOPICS, facts, large) == ""

@@ -82,10 +82,15 @@ def test_a_policy_is_applied_to_every_partition_once(
 
 @pytest.mark.parametrize(
     "text",
-    ['queues = ["default", "nowhere"]', 'mac_keys = ["k2"]', 'schemas = ["0011223344556677"]'],
+    [
+        'queues = ["default", "nowhere"]',
+        'mac_keys = ["k2"]',
+        'schemas = ["0011223344556677"]',
+        "dispatch_bytes_max = 5000000",
+    ],
 )
 @pytest.mark.usefixtures("prefix")
-def test_a_policy_may_name_only_what_exists(text: str, tmp_path: Path) -> None:
+def test_a_policy_may_ask_only_for_what_is_there(text: str, tmp_path: Path) -> None:
     file = tmp_path / "policy.toml"
     file.write_text(text)
     assert app.run(["policy", "apply", str(file), "--yes"]) == ExitCode.REFUSED
