@@ -38,7 +38,10 @@ def fold_log(
     first, _ = reader.bounds(topic, number)
     if first:
         raise PositionLostError(
-            number, "log_cut", f"the log begins at {first}: what came before can't be folded again"
+            number,
+            "log_cut",
+            f"the log begins at {first}, so nothing can be folded from its first record; what came "
+            "before is in the archive, if there is one: `dalsegno audit RUN` reads both",
         )
     raw = (
         RawEvent(each.offset, each.at_ms, each.key, each.value, each.headers)

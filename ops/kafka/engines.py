@@ -164,6 +164,9 @@ class Engines:
             except (OSError, NotHttpError) as error:  # its partitions move to the others
                 failures.append(f"{url}: {_reason(error)}")
                 continue
+            if status == http.client.SERVICE_UNAVAILABLE:  # it has just begun, and owns nothing yet
+                failures.append(f"{url}: not ready, {body[:300].decode('utf-8', 'replace')}")
+                continue
             answers += 1
             yield _decode(status, body)
         if not answers:
@@ -174,7 +177,8 @@ class Engines:
 
 def _decode(status: int, body: bytes) -> object:
     if status != http.client.OK:
-        raise EngineError(f"an engine answers {status}: {body[:300].decode('utf-8', 'replace')}")
+        said = body[:300].decode("utf-8", "replace")
+        raise EngineError(f"an engine answers {status}: {said}; its log says more")
     return msgspec.json.decode(body)
 
 

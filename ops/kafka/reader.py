@@ -27,6 +27,7 @@ _PATIENCE_S = 30.0
 """Without one record from a broker that had more."""
 _CHUNK = 2_000
 _WAIT_S = 1.0
+_REMEDY = "see that the brokers run, then repeat"
 
 
 class ReadError(Exception):
@@ -81,7 +82,10 @@ class Reader:
                 self._consumer.poll(0)  # what librdkafka has to say is heard here
                 if (refusal := self._complaints.refusal(self._options)) is not None:
                     raise refusal from error
-                raise ReadError(f"no Kafka at {self._servers}: {_text(error)}") from error
+                raise ReadError(
+                    f"no Kafka at {self._servers}: {_text(error)}; start the brokers, or name them "
+                    "in DALSEGNO_BOOTSTRAP_SERVERS"
+                ) from error
             if found is not None and found.error is None and found.partitions:
                 return len(found.partitions)
             if time.monotonic() > limit:
@@ -98,11 +102,11 @@ class Reader:
             except KafkaException as error:
                 # Of a topic that was just made, or a leader that just moved: it passes.
                 if error.args[0].code() not in _PASSING or time.monotonic() > limit:
-                    raise ReadError(f"{topic}[{partition}]: {_text(error)}") from error
+                    raise ReadError(f"{topic}[{partition}]: {_text(error)}; {_REMEDY}") from error
                 time.sleep(_LOOK_S)
                 continue
             if found is None:
-                raise ReadError(f"{topic}[{partition}]: no answer from {self._servers}")
+                raise ReadError(f"{topic}[{partition}]: no answer from {self._servers}; {_REMEDY}")
             return found[0], found[1]
 
     def offset_at(self, topic: str, partition: int, at_ms: int) -> int:
@@ -111,7 +115,7 @@ class Reader:
         try:
             (found,) = self._consumer.offsets_for_times([place], timeout=_ASK_S)
         except KafkaException as error:
-            raise ReadError(f"{topic}[{partition}]: {_text(error)}") from error
+            raise ReadError(f"{topic}[{partition}]: {_text(error)}; {_REMEDY}") from error
         return found.offset if found.offset >= 0 else self.bounds(topic, partition)[1]
 
     def read(
@@ -142,7 +146,8 @@ class Reader:
                         position = stop  # markers of transactions may fill the rest
                         break
                     if error.fatal() or error.code() == KafkaError._AUTO_OFFSET_RESET:
-                        raise ReadError(f"{topic}[{partition}] at {position}: {error.str()}")
+                        said = f"{topic}[{partition}] at {position}: {error.str()}"
+                        raise ReadError(f"{said}; {_REMEDY}")
                     continue
                 record = _record(message, self._lenient)
                 if record.offset >= stop:
@@ -154,7 +159,9 @@ class Reader:
             if messages:
                 deadline = time.monotonic() + _PATIENCE_S
             elif time.monotonic() > deadline:
-                raise ReadError(f"{topic}[{partition}]: nothing within {_PATIENCE_S:.0f} s")
+                raise ReadError(
+                    f"{topic}[{partition}]: nothing within {_PATIENCE_S:.0f} s; {_REMEDY}"
+                )
         self._consumer.unassign()
 
     def _next(self) -> list[Message]:

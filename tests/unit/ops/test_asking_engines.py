@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from tests.unit.client.test_engines import Engine
 
-from dalsegno.ops.kafka.engines import Engines, NoSuchRunError
+from dalsegno.ops.kafka.engines import EngineError, Engines, NoSuchRunError
 
 
 @pytest.fixture
@@ -25,3 +25,16 @@ def test_a_run_that_has_ended_has_no_plan_and_is_no_unknown_run(engine: Engine) 
     engine.reply = lambda _path: (404, {"error": "erased", "erased_at_ms": 1})
     with pytest.raises(NoSuchRunError, match=r"^it was erased$"):
         asked.run("r")
+
+
+def test_an_engine_that_has_just_begun_keeps_no_listing_from_the_others(engine: Engine) -> None:
+    other = Engine()
+    try:
+        other.reply = lambda _path: (200, {"runs": [{"run_id": "r"}], "complete": True})
+        asked = Engines([engine.url, other.url])
+        assert asked.runs("", "", 10) == [{"run_id": "r"}]
+        other.reply = lambda _path: (503, {"error": "starting"})
+        with pytest.raises(EngineError, match=r"no engine answers .*starting.*engine` up\?"):
+            asked.runs("", "", 10)
+    finally:
+        other.close()

@@ -86,7 +86,11 @@ def test_the_page_names_every_command_and_option() -> None:
         (["check", "not_there_at_all:x"], ExitCode.USAGE, "no module 'not_there_at_all'"),
         (["start", "x:y", "--input", "[1]"], ExitCode.USAGE, "no module 'x'"),
         (["policy", "show"], ExitCode.USAGE, "DALSEGNO_MAC_KEYS"),
-        (["--bootstrap-servers", "127.0.0.1:1", "runs"], ExitCode.UNAVAILABLE, "no Kafka at"),
+        (
+            ["--bootstrap-servers", "127.0.0.1:1", "runs"],
+            ExitCode.UNAVAILABLE,
+            "start the brokers, or name them in DALSEGNO_BOOTSTRAP_SERVERS",
+        ),
     ],
 )
 def test_a_failure_is_one_line_and_a_code(
