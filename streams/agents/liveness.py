@@ -23,6 +23,7 @@ from dalsegno.streams.agents.liveness_broker import KafkaLivenessBroker, Livenes
 from dalsegno.streams.agents.liveness_watch import PartitionWatch
 from dalsegno.streams.core.liveness import (
     CANARY_INTERVAL_MS,
+    FixedDetector,
     HistogramDetector,
     LivenessSettings,
     Monitor,
@@ -36,6 +37,10 @@ log = structlog.get_logger(__name__)
 CANARY_S: Final = CANARY_INTERVAL_MS / 1_000
 MARKS_S: Final = 1.0
 RETRY_S: Final = 1.0
+_DETECTORS: Final[dict[str, DetectorFactory]] = {
+    "learned": HistogramDetector,
+    "fixed": FixedDetector,
+}
 
 
 class LivenessService:
@@ -46,13 +51,12 @@ class LivenessService:
         settings: EngineSettings,
         *,
         policy: LivenessSettings | None = None,
-        new_detector: DetectorFactory = HistogramDetector,
         connect: Callable[[EngineSettings], LivenessBroker] = KafkaLivenessBroker,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._settings = settings
         self._policy = policy or LivenessSettings()
-        self._new_detector = new_detector
+        self._new_detector = _DETECTORS[settings.stall_detector]
         self._connect = connect
         self._clock = clock
         self._watches: dict[int, PartitionWatch] = {}

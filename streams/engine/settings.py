@@ -106,6 +106,9 @@ class EngineSettings(BaseSettings):
     erasure: bool = Field(
         default=False, description="the start-up checks see that erasures can have a date"
     )
+    stall_detector: Literal["learned", "fixed"] = Field(
+        "learned", description="thresholds for silence: from what was seen, or plain multiples"
+    )
     health_functions: Annotated[tuple[str, ...], NoDecode] = Field(
         (), description="`module:function,…` that policies may name as health checks"
     )

@@ -76,11 +76,13 @@ class FakeBroker:
 class Rig:
     """One partition, its watch, and the log of its heartbeats."""
 
-    def __init__(self) -> None:
+    def __init__(self, **settings: str) -> None:
         self.host, self.broker = FakeHost(), FakeBroker()
         self.now_s = 0.0
         self.service = LivenessService(
-            EngineSettings(name="e1"), connect=lambda _: self.broker, clock=lambda: self.now_s
+            EngineSettings.model_validate({"name": "e1", **settings}),
+            connect=lambda _: self.broker,
+            clock=lambda: self.now_s,
         )
         self.watch: PartitionWatch = self.service(self.host)
         self.at_ms, self.offset = START_MS, 0
@@ -100,7 +102,7 @@ class Rig:
         self.host.log_ms = self.at_ms
 
     def start(self, run: str = "r", **more: object) -> None:
-        fields = {"running": True, "worker": "w", "incarnation": 7, **more}
+        fields = {"running": True, "worker": "w", "incarnation": 7, "heartbeat_ms": 1_000, **more}
         attempt = Attempt(
             run_id=run,
             step="s",
@@ -108,7 +110,6 @@ class Rig:
             step_type="f/s",
             queue="q",
             since_ms=self.at_ms,
-            heartbeat_ms=1_000,
             timeout_ms=0,
             **fields,  # type: ignore[arg-type]
         )
@@ -142,6 +143,23 @@ async def test_a_silent_step_becomes_a_verdict_once_both_logs_are_read() -> None
     rig.watch.attempts([])
     await rig.settle()
     assert [type(event) for event in rig.host.appended] == [StallSuspected]
+    await rig.watch.close()
+
+
+@pytest.mark.parametrize(("detector", "after_13_s"), [("learned", [Verdict.SILENT]), ("fixed", [])])
+async def test_the_settings_choose_how_long_a_step_may_be_silent(
+    detector: str, after_13_s: list[Verdict]
+) -> None:
+    rig = Rig(stall_detector=detector)
+    rig.start(heartbeat_ms=2_000)
+    rig.put(Canary(partition=0, monitor="e1", number=0))
+    rig.pass_ms(13_000)
+    rig.ends()
+    assert await rig.judge() == after_13_s
+    rig.pass_ms(8_000)
+    rig.ends()
+    await rig.judge()
+    assert {event.verdict for event in rig.host.appended} == {Verdict.SILENT}
     await rig.watch.close()
 
 
