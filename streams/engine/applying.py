@@ -43,20 +43,23 @@ class Applying:
         Raises what reading and `apply` raise; the records before are applied then.
         """
         apply, add, signals = self._fold.apply, self._outputs.add, self._signals.outputs
-        near = self._signals.near
+        near, started = self._signals.near, self._signals.started
         until_s = clock() + SLICE_S
         self.size_bytes = 0
         try:
             for record in self._records:
                 produced = apply(record)
                 self.size_bytes += len(record.value)
-                if isinstance(record.event, StepCompleted):
-                    self.completed.add((record.event.run_id, record.event.step))
+                event = record.event
+                if isinstance(event, StepCompleted):
+                    self.completed.add((event.run_id, event.step))
+                elif type(event) is RunStarted:
+                    started(event.run_id, event.flow)
                 if produced:
                     add(produced)
                     signals(produced)
-                    if isinstance(record.event, _WRITERS):
-                        near(self._fold.near_limits(record.event.run_id))
+                    if isinstance(event, _WRITERS):
+                        near(self._fold.near_limits(event.run_id))
                 if clock() >= until_s:
                     return False
             return True

@@ -20,6 +20,7 @@ from dalsegno.schemas.outputs import (
     Transition,
 )
 from dalsegno.streams.core.actions import Audit, Dispatch, Escalate, Output, PutAside
+from dalsegno.streams.core.names import ID_CHARS_MAX
 from dalsegno.streams.core.near_limits import NearLimit
 from dalsegno.streams.core.signals.meaning import asks, is_damage
 from dalsegno.streams.core.step_table import StepInput
@@ -62,6 +63,13 @@ class Signals:
         self._broken_since = _Recent()
         self._escalated = _Recent()
         self._tally: Counter[tuple[Metric, str, str]] = Counter()
+
+    def started(self, run_id: str, flow: str) -> None:
+        """A start was read: what is said of the run from here on is its flow's. Runs that services
+        drive themselves get no handoff, which would say so too.
+        """
+        if run_id not in self._flows and len(flow) <= ID_CHARS_MAX:
+            self._flows.put(run_id, flow)
 
     def outputs(self, outputs: Iterable[Output]) -> None:
         """The outputs of one event."""

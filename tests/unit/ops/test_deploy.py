@@ -74,6 +74,19 @@ def test_alerts_ask_for_series_that_exist() -> None:
         assert {"summary", "action"} <= set(rule["annotations"])
 
 
+def test_alerts_on_counters_with_labels_fire_at_the_first_of_a_kind() -> None:
+    """Such a series begins with its first count, and `increase` sees nothing in a first sample."""
+    labelled = {m.name for m in CATALOGUE if m.kind is Kind.COUNTER and m.labels}
+    pattern = r"increase\(((dalsegno_\w+)(?:\{[^}]*\})?)\[(\w+)\]\)\) > 0(?![.\d])"
+    looked_at = 0
+    for rule in rules():
+        for series, name, window in re.findall(pattern, rule["expr"]):
+            if name in labelled:
+                looked_at += 1
+                assert f"({series} unless {series} offset {window}) > 0" in rule["expr"], name
+    assert looked_at >= 7
+
+
 def test_every_alert_has_a_first_look_on_the_page() -> None:
     page = (ROOT / "docs" / "operations.md").read_text()
     rows = re.findall(r"^\| ([a-z ,]+) \| .+ \|$", page, re.MULTILINE)
