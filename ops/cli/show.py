@@ -61,8 +61,16 @@ def show(
     print()
     columns = ("step", "state", "epoch", "failures", "infra_failures", "worker", "reason")
     print_table(
-        (*(column.replace("_", " ") for column in columns), "due"),
-        ((*(step.get(column, "") for column in columns), _due(step)) for step in steps_of(run)),
+        (*(column.replace("_", " ") for column in columns), "timeout", "heartbeat", "due"),
+        (
+            (
+                *(step.get(column, "") for column in columns),
+                _seconds(step, "timeout_ms"),
+                _seconds(step, "heartbeat_ms"),
+                _due(step),
+            )
+            for step in steps_of(run)
+        ),
         "no steps",
     )
 
@@ -102,6 +110,11 @@ def _show_context(run: Mapping[str, object], *, json: bool) -> None:
         ),
         "the context has no field",
     )
+
+
+def _seconds(step: Mapping[str, object], name: str) -> str:
+    value = step.get(name)
+    return f"{value / 1_000:g} s" if isinstance(value, int) and value else "-"
 
 
 def _due(step: Mapping[str, object]) -> str:

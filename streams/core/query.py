@@ -45,7 +45,8 @@ class DecisionView(msgspec.Struct, frozen=True, kw_only=True):
 class StepView(msgspec.Struct, frozen=True, kw_only=True):
     """One step. `due_ms` is on live time if `due_live`; 0 without a deadline. `held_by`: the line
     that a held step stands in: `point:<fault point>`, `frozen:<scope>` or `paced`. `undoes`: the
-    step that a compensation takes back.
+    step that a compensation takes back. `timeout_ms`, `heartbeat_ms`: what its attempts are watched
+    by, declared or not.
     """
 
     step: str
@@ -65,6 +66,8 @@ class StepView(msgspec.Struct, frozen=True, kw_only=True):
     effects_unknown: int
     held_by: str = ""
     undoes: str = ""
+    timeout_ms: int = 0
+    heartbeat_ms: int = 0
 
 
 class ArchivedView(msgspec.Struct, frozen=True, kw_only=True):
@@ -228,8 +231,9 @@ def _view_step(run: Run, place: int) -> StepView:
         progress = flight.progress
     elif past is not None:
         progress = past.progress
+    step = run.entry.steps[place]
     return StepView(
-        step=run.entry.steps[place].name,
+        step=step.name,
         state=row.state,
         epoch=row.epoch,
         attempt=row.attempt,
@@ -246,6 +250,8 @@ def _view_step(run: Run, place: int) -> StepView:
         effects_unknown=sum(e.entry.status is EffectStatus.UNKNOWN for e in entries),
         held_by=row.repair.by if row.repair is not None and row.state is StepState.HELD else "",
         undoes=_undone_by(run, place),
+        timeout_ms=step.timeout_ms,
+        heartbeat_ms=step.heartbeat_ms,
     )
 
 

@@ -171,6 +171,37 @@ print(os.waitstatus_to_exitcode(status))
     assert lab.kinds("child") == []
 
 
+def test_a_pool_of_forked_processes_hears_so_too(lab: Lab) -> None:  # noqa: F811
+    """R052: each of them may make a client of its own."""
+    made = f"bootstrap_servers={lab.bootstrap!r}, prefix={lab.prefix!r}"
+    program = f"""
+import multiprocessing
+from dalsegno.client import Client, Flow, ForkedError
+flow = Flow("f")
+flow.observed(name="a", reads=[], writes=[])
+client = Client({made})
+client.start(flow, {{}}, run_id="before")
+
+def emit(number):
+    try:
+        client.start(flow, {{}}, run_id=f"lost-{{number}}")
+    except ForkedError:
+        with Client({made}) as own:
+            return own.start(flow, {{}}, run_id=f"own-{{number}}")
+
+with multiprocessing.get_context("fork").Pool(2) as pool:
+    print(*pool.map_async(emit, range(4)).get(45))
+client.close()
+"""
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert result.stdout.split() == [f"own-{number}" for number in range(4)], result.stderr
+    for number in range(4):
+        lab.wait_kinds(f"own-{number}", "RunStarted")
+        assert lab.kinds(f"lost-{number}") == []
+
+
 def test_what_was_queued_leaves_with_the_process_even_without_close(lab: Lab) -> None:  # noqa: F811
     program = f"""
 from dalsegno.streams.client.config import ClientConfig

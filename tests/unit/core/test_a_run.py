@@ -236,3 +236,13 @@ def test_a_step_that_did_not_say_what_is_missing_waits_for_a_person_to_supply() 
         run_id="r", information_id="i", ops=pack([["set", ["z"], 1]]), origin="desk"
     )
     assert [h.step for h in handoffs(log.put(supplied))] == ["c"]
+
+
+def test_a_view_says_what_attempts_are_watched_by_also_where_nothing_is_declared() -> None:
+    """R121: nobody has to guess whether a step is watched."""
+    log = Log()
+    log.start(plan_of(step("a"), step("b", timeout_ms=5_000, heartbeat_ms=250)))
+    assert [(s.timeout_ms, s.heartbeat_ms) for s in view(log).steps] == [
+        (60_000, 1_000),
+        (5_000, 250),
+    ]

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from tests.unit.core.log import Log, answers, chain, escalations, handoffs, plan_of, row, step, view
+from tests.unit.core.log import (
+    Log,
+    answers,
+    chain,
+    escalations,
+    handoffs,
+    plan_of,
+    row,
+    step,
+    transitions,
+    view,
+)
 
 from dalsegno.schemas.control import StallSuspected, Verdict
 from dalsegno.schemas.events import (
@@ -45,6 +56,32 @@ def test_a_silent_attempt_is_replaced_by_the_next_epoch_and_told_so() -> None:
     assert (handoff.epoch, row(log, "s0").state) == (2, StepState.DISPATCHED)
     log.done("s0")
     assert log.outcomes == [Outcome.SUPERSEDED]
+
+
+def test_an_attempt_that_goes_on_beside_its_successor_changes_nothing_and_hears_stop() -> None:
+    """R003: both complete; the result of the one that has the step stands."""
+    log = Log()
+    log.start(chain(1))
+    log.began("s0", reply_to="first")
+    log.put(verdict(log, Verdict.SILENT))
+    log.began("s0", epoch=2, worker="other", reply_to="second")
+    before = view(log)
+    late = StepProgressed(run_id="r", step="s0", epoch=1, progress=9, save=b"x", reply_to="first")
+    said = answers(log.put(late))
+    assert log.outcomes == [Outcome.SUPERSEDED]
+    said += answers(log.done("s0", epoch=1, ops=[["set", ["f0"], "X"]], reply_to="first"))
+    assert log.outcomes == [Outcome.SUPERSEDED]
+    assert view(log) == before
+    assert [(a.answer, a.reply_to, a.current_epoch) for a in said] == [
+        (AnswerType.SUPERSEDED, "first", 2)
+    ] * 2
+    log.done("s0", epoch=2, ops=[["set", ["f0"], "Y"]], reply_to="second")
+    assert log.outcomes == [Outcome.APPLIED]
+    assert view(log).state is RunState.SUCCEEDED
+    assert msgspec.msgpack.decode(view(log).context) == {"f0": "Y"}
+    assert log.partition.counts[Outcome.SUPERSEDED] == 2
+    done = [t for t in transitions(log.outputs) if t.cause == "StepCompleted"]
+    assert [t.outcome for t in done] == [Outcome.SUPERSEDED, Outcome.APPLIED]
 
 
 @pytest.mark.parametrize("before", ["lost", "failed"])
@@ -98,6 +135,25 @@ def test_lost_is_for_what_never_started_and_silent_for_what_runs() -> None:
     log.began("s0")
     log.put(verdict(log, Verdict.LOST))
     assert log.outcomes == [Outcome.REFUSED]
+
+
+def test_an_attempt_that_is_stuck_is_told_to_a_person_once_and_goes_on() -> None:
+    """R085: heartbeats arrive, and no progress. Only the step's own timeout ends it."""
+    log = Log()
+    log.start(chain(1))
+    log.began("s0")
+    stuck = verdict(log, Verdict.STUCK, elapsed_ms=31_000, threshold_ms=30_000)
+    out = log.put(stuck)
+    assert log.outcomes == [Outcome.APPLIED]
+    (told,) = escalations(out)
+    assert (told.step, told.reason) == ("s0", "stuck")
+    assert "31000" in told.evidence + told.message
+    assert handoffs(out) == []
+    assert row(log, "s0").state is StepState.RUNNING
+    assert escalations(log.put(verdict(log, Verdict.STUCK))) == []
+    assert log.outcomes == [Outcome.DUPLICATE]
+    log.done("s0")
+    assert view(log).state is RunState.SUCCEEDED
 
 
 def test_a_replaced_worker_loses_what_it_runs_and_what_it_only_took() -> None:

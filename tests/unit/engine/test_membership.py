@@ -72,3 +72,17 @@ async def test_neither_an_error_nor_a_broker_that_is_away_confirms(code: int | K
     except KafkaError:
         assert group.membership.silent_s(group.now_s) == 0, "that alone says nothing against it"
     assert group.unconfirmed_s() == 30
+
+
+async def test_a_member_that_was_put_out_is_silent_although_its_broker_answers() -> None:
+    """R126: on an idle topic nothing else would tell."""
+    group = Group()
+    await group.ask(BEAT)
+    group.code = UNKNOWN_MEMBER_ID
+    for _ in range(13):
+        group.now_s += 1
+        await group.ask(BEAT)
+    assert group.membership.silent_s(group.now_s) == 13
+    group.code = 0
+    await group.ask(JOIN)
+    assert group.membership.silent_s(group.now_s) == 0, "it has joined anew"
