@@ -1,20 +1,24 @@
 """Restore: changelog records/s in bulk, and the gap of an engine that is killed and restarted.
 
 The first figure reads 200,000 records of 400 bytes back, two partitions at a time as an engine
-does. The second kills an engine with -9 under a steady load and restarts it: boot until it is
-ready, and the longest gap between two handoffs. The third restores many parked runs: in bulk into
-the local databases, and again with those in place, when only the tail since then has to be read.
+does. The second kills an engine with -9 under a steady load and restarts it: seconds until it is
+ready, the longest gap between two handoffs, and where they go. The third restores many parked runs:
+in bulk into the local databases, and again with those in place, when only the tail since then has
+to be read.
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime as dt
+import json
 import os
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from benchmarks.engine import HandoffWatch
 from benchmarks.engine_lab.lab import EngineRun, broker, create_topics
@@ -97,8 +101,10 @@ def failover(kafka: EmbeddedKafka, folder: Path, static: str) -> dict[str, float
     """kill -9 of the only engine under 200 events/s, restarted at once."""
     prefix = f"failover-{time.time_ns()}"
     made = create_topics(kafka.bootstrap, prefix, PARTITIONS)
-    env = {"DALSEGNO_NAME": static} if static else {}
-    engine = EngineRun(kafka.bootstrap, prefix, folder / f"{prefix}.log", **env)
+    # As it is operated: from the command line, whose log says when each step of a start was done.
+    env = {"cli": "1", **({"DALSEGNO_NAME": static} if static else {})}
+    log = folder / f"{prefix}.log"
+    engine = EngineRun(kafka.bootstrap, prefix, log, **env)
     engine.wait_ready(PARTITIONS)
     watch = HandoffWatch(kafka.bootstrap, made.topics.queue("default"), PARTITIONS)
     watch.start()
@@ -112,7 +118,7 @@ def failover(kafka: EmbeddedKafka, folder: Path, static: str) -> dict[str, float
             engine.process.kill()
             engine.process.wait()
             killed_at = time.time()
-            engine = EngineRun(kafka.bootstrap, prefix, folder / f"{prefix}.log", **env)
+            engine = EngineRun(kafka.bootstrap, prefix, log, **env)
         if killed_at and not boot:
             ready = engine.get("/readyz")
             if ready is not None and len(ready["partitions"]) == PARTITIONS:  # type: ignore[arg-type]
@@ -123,8 +129,31 @@ def failover(kafka: EmbeddedKafka, folder: Path, static: str) -> dict[str, float
     watch.join()
     engine.stop()
     seen = sorted(watch.seen.values())
-    gap = max(later - earlier for earlier, later in pairwise(seen))
-    return {"ready s": boot, "gap s": gap}
+    gap, again = max((later - earlier, later) for earlier, later in pairwise(seen))
+    return {"ready": boot, "gap": gap, **phases(log, killed_at, again)}
+
+
+def phases(log: Path, killed_at: float, again: float) -> dict[str, float]:
+    """Where a restart's time goes, seconds, from the engine's log: boot, join, and of the partition
+    that was open last fence, restore and replay up to the first new handoff, at `again`.
+    """
+    said: dict[str, list[tuple[float, dict[str, Any]]]] = {}
+    for line in log.read_text().splitlines():
+        if line.startswith("{"):
+            entry = json.loads(line)
+            at = dt.datetime.fromisoformat(entry["timestamp"]).timestamp()
+            if at >= killed_at:
+                said.setdefault(entry["event"], []).append((at, entry))
+    joining = said["joining the group"][0][0]
+    assigned = next(at for at, entry in said["partitions assigned"] if entry["partitions"])
+    opened, last = max(said["partition open"], key=lambda each: each[0])
+    return {
+        "boot": joining - killed_at,
+        "join": assigned - joining,
+        "fence": last["fence_s"],
+        "restore": last["restore_s"],
+        "replay": max(0.0, again - opened),
+    }
 
 
 def parked(kafka: EmbeddedKafka, folder: Path, runs: int, tail: int) -> list[tuple[str, Reading]]:
@@ -163,10 +192,11 @@ def main(argv: list[str]) -> int:
         table.add_row(f"{chosen.records:,}", f"{rate:,.0f}", f"{cpu_us:.1f}")
         console.print(table)
         if not chosen.no_failover:
-            table = Table("engine", "ready again s", "longest gap s", title="kill -9 and restart")
+            columns = ("ready", "gap", "boot", "join", "fence", "restore", "replay")
+            table = Table("engine", *columns, title="kill -9 and restart, seconds")
             for name, static in (("dynamic member", ""), ("static member", "bench")):
                 found = failover(kafka, Path(folder), static)
-                table.add_row(name, f"{found['ready s']:.1f}", f"{found['gap s']:.1f}")
+                table.add_row(name, *(f"{found[column]:.2f}" for column in columns))
             console.print(table)
         slow = False
         for runs in sorted({chosen.runs // 10, chosen.runs} - {0}):

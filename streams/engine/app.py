@@ -219,6 +219,7 @@ class Engine:
         web.serve(ownership, owners)
         janitor = Janitor(ownership, app, self._services)
         started = False
+        log.info("joining the group", group=settings.group)
         try:
             try:
                 await app.start()

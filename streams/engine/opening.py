@@ -115,22 +115,30 @@ class Opening:
         self._claim_id = secrets.token_hex(8)
         self._sink: PartsSink | StoreSink = PartsSink()
         self.progress = RestoreProgress()
+        self.took: dict[str, float] = {}
+        """Seconds of the fence with its claim, and of the restore with its wait for a slot."""
 
     async def run(self, step: Callable[[str], None]) -> Opened:
         """Fence, claim, restore, check. `step` hears the name of each. Raises what the steps raise,
         with nothing left open.
         """
-        settings = self._context.settings
+        settings, clock = self._context.settings, self._context.clock
+        began_s = clock()
         step("fencing")
         producer = FencedProducer(settings, f"{settings.prefix}-events-{self._partition}")
         try:
             await producer.start()
             await producer.commit(self._claim())
+            fenced_s = clock()
             step("restoring")
             async with self._slots:
                 restored = await self._restore()
                 fold = await asyncio.to_thread(self._build)
             await self._place(fold, restored)
+            self.took = {
+                "fence_s": round(fenced_s - began_s, 3),
+                "restore_s": round(clock() - fenced_s, 3),
+            }
         except BaseException as error:
             self.progress.cancelled = True
             await producer.close()

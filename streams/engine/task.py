@@ -92,7 +92,6 @@ class PartitionTask:
         self._reader = EventReader(context.intake, number)
         self._next_fetch = self._end_offset = self._end_seen = 0
         self._end_seen_s = self._caught_up_s = 0.0
-        self._last_at_ms = 0
 
     async def open(self) -> None:
         """Take the partition over. Raises what the steps raise, with nothing left open."""
@@ -102,8 +101,8 @@ class PartitionTask:
             await self._start(opened)
         finally:
             self._opening_job = None
-        position, read = opened.fold.position, self._opening.progress.records
-        log.info("partition open", partition=self.number, position=position, restored=read)
+        said = {"position": opened.fold.position, "restored": self._opening.progress.records}
+        log.info("partition open", partition=self.number, **said, **self._opening.took)
 
     def _step(self, name: str) -> None:
         if self.state is not TaskState.CLOSED:
@@ -232,8 +231,7 @@ class PartitionTask:
 
     def _applied(self, batch: Batch) -> None:
         if batch.records:
-            self._last_at_ms = batch.records[-1].timestamp
-            self.ticks.observed(self._last_at_ms, self._context.clock())
+            self.ticks.observed(batch.records[-1].timestamp, self._context.clock())
         self._next_fetch = batch.next_position
         self._end_offset = max(self._end_offset, batch.next_position)
         self._reached()
@@ -326,11 +324,6 @@ class PartitionTask:
     def lag(self) -> int:
         """Records between the fold and the log's end, as last seen."""
         return max(0, self._end_offset - self._next_fetch)
-
-    @property
-    def last_at_ms(self) -> int:
-        """Append time of the last record applied, 0 before the first."""
-        return self._last_at_ms
 
     @property
     def checkpointer(self) -> Checkpointer | None:
