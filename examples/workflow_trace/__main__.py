@@ -1,6 +1,6 @@
 """Each real workflow through the engine, its makespan against max(critical path, work / width).
 
-    python -m examples.workflow_trace [--width 16] [--seconds 5] [--tasks-max 700]
+    python -m examples.workflow_trace [--width 16] [--seconds 5] [--tasks-max 2000]
 
 A trace is scaled so that its bound is `--seconds`: then 1.00 would be an engine that costs nothing
 and always picks the right step next.

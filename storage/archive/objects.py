@@ -8,8 +8,6 @@ from typing import Final, Protocol
 
 import msgspec
 
-KEY_BYTES_MAX: Final = 1_024
-
 
 class Trouble(StrEnum):
     """Kinds of failures; each is counted."""

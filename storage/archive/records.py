@@ -11,8 +11,6 @@ from typing import Final
 
 import msgspec
 
-COUNT_MAX: Final = 10_000_000
-
 
 class RecordsCorrupt(Exception):  # noqa: N818 - what it is
     """A payload that is not the records that its entry says."""

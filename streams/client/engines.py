@@ -37,8 +37,6 @@ PAUSE_MAX_S: Final = 2.0
 _MARK_S: Final = 1.0
 _ANSWER_S: Final = 8.0
 """Beyond the wait that was asked for; longer than an engine waits for the owner that it asks."""
-_FINAL: Final = frozenset({"partition_not_ready", "not_yet_read"})
-"""Said by the owner itself: the other engines would only ask it."""
 
 
 class Place(NamedTuple):

@@ -93,6 +93,70 @@ def test_the_single_object_message_of_the_java_implementation() -> None:
     assert compile_decoder(schema, schema, classes)(again, len(head)) == (read, len(again))
 
 
+class Weather(msgspec.Struct, frozen=True):
+    """The record of Avro's weather files."""
+
+    station: str
+    time: int
+    temp: int
+
+
+class Simple(msgspec.Struct, frozen=True):
+    """The record of Avro's folder of shared cases."""
+
+    text: str
+
+
+CLASSES = {"Weather": Weather, "simple": Simple}
+DATA_FILES = (
+    "weather.avro",
+    "weather-sorted.avro",
+    "weather-deflate.avro",
+    "schemas/simple/data.avro",
+)
+
+
+@pytest.mark.parametrize("name", DATA_FILES)
+def test_the_data_files_of_avro_are_read_and_written_again_byte_for_byte(name: str) -> None:
+    """The blocks of a container, as another implementation unpacks them."""
+    with (SHARE / "data" / name).open("rb") as file:
+        blocks = fastavro.block_reader(file)
+        schema = avro_types.parse_json(blocks.writer_schema)
+        bodies = [block.bytes_.getvalue() for block in blocks]
+    with (SHARE / "data" / name).open("rb") as file:
+        expected = list(fastavro.reader(file))
+    assert isinstance(schema, avro_types.Record)
+    decode = compile_decoder(schema, schema, CLASSES)
+    encode = compile_encoder(schema, CLASSES, b"")
+    read = []
+    for body in bodies:
+        at = 0
+        while at < len(body):
+            record, end = decode(body, at)
+            assert encode(record) == body[at:end]
+            read.append(msgspec.to_builtins(record))
+            at = end
+    assert read == expected
+    assert read
+
+
+def test_the_weather_is_what_its_text_says() -> None:
+    lines = (SHARE / "data/weather.json").read_text().splitlines()
+    with (SHARE / "data/weather.avro").open("rb") as file:
+        assert list(fastavro.reader(file)) == [json.loads(line) for line in lines]
+
+
+@pytest.mark.parametrize("path", sorted(SHARE.glob("**/*.avpr")), ids=lambda path: path.name)
+def test_the_types_of_every_protocol_of_avro_are_understood(path: Path) -> None:
+    protocol = json.loads(path.read_text())
+    space = protocol.get("namespace", "")
+    types = [{"namespace": space, **each} for each in protocol["types"]]
+    schema = avro_types.parse_json(types)
+    assert isinstance(schema, avro_types.Union)
+    assert len(schema.branches) == len(types)
+    assert conflicts(schema, schema) == []
+
+
 def zst_lines(path: Path) -> list[dict[str, Any]]:
     with path.open("rb") as file:
         text = zstandard.ZstdDecompressor().stream_reader(file).read().decode()

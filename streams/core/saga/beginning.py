@@ -16,7 +16,7 @@ from dalsegno.streams.core.ending import stop_attempts
 from dalsegno.streams.core.names import DETAIL_CHARS_MAX
 from dalsegno.streams.core.rows import StepRow
 from dalsegno.streams.core.runstate import FLYING, NEVER
-from dalsegno.streams.core.saga.looking import foresee, goes_forward
+from dalsegno.streams.core.saga.looking import foresee
 from dalsegno.streams.core.saga.planning import UndoPlan
 from dalsegno.streams.core.saga.state import Saga
 from dalsegno.streams.core.saga.taking_back import release
@@ -94,8 +94,3 @@ def _stop(draft: Draft, place: int, row: StepRow, *, busy: bool) -> None:
         draft.move(place, row, COMPENSATING)
     elif row.state not in FINAL_STEPS:
         draft.move(place, row, SKIPPED)
-
-
-def is_forward(draft: Draft, place: int) -> bool:
-    """Whether the failure of this step can turn the run round."""
-    return draft.head.saga is None and goes_forward(draft, place)
