@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from dalsegno.ops.cli import app
 from dalsegno.ops.cli.failures import ExitCode
@@ -12,11 +14,15 @@ from dalsegno.ops.embedded import EmbeddedKafka
 from dalsegno.ops.kafka.reader import Reader, ReadError
 from dalsegno.ops.kafka.writer import Writer
 from dalsegno.schemas import codec, headers, values
+from dalsegno.schemas.control import Policy, PolicySet
 from dalsegno.schemas.events import RunCancelled, RunStarted, StepCompleted, StepStarted
 from dalsegno.schemas.outputs import DeadLetter
 from dalsegno.schemas.partitioner import partition_for
 from dalsegno.schemas.plan import Plan, StepPlan
 from dalsegno.schemas.registry import registry
+from dalsegno.streams.core.partition import Partition
+from dalsegno.streams.core.partition_parts import PARTITION_KEY
+from dalsegno.streams.core.record import Record
 
 pytestmark = pytest.mark.kafka
 
@@ -97,8 +103,6 @@ def test_a_policy_may_ask_only_for_what_is_there(text: str, tmp_path: Path) -> N
 
 
 def test_a_forged_policy_is_not_in_force(prefix: str, capsys: pytest.CaptureFixture[str]) -> None:
-    from dalsegno.schemas.control import Policy, PolicySet
-
     forged = PolicySet(partition=0, number=7, policy=Policy(start_limit_ms=1))
     mac = b"k1:" + bytes(32)
     Writer(read_settings()).append(
@@ -107,6 +111,54 @@ def test_a_forged_policy_is_not_in_force(prefix: str, capsys: pytest.CaptureFixt
     found = run_json(capsys, "policy", "show")
     assert isinstance(found, list)
     assert found[0]["number"] == 0
+
+
+def test_a_policy_that_the_fold_refuses_is_not_in_force(
+    prefix: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    writer = Writer(read_settings())
+    for number, start_limit_ms in ((1, 5_000), (2, 0)):
+        policy = Policy(start_limit_ms=start_limit_ms)
+        writer.append_control(PolicySet(partition=0, number=number, policy=policy))
+    found = run_json(capsys, "policy", "show")
+    assert isinstance(found, list)
+    assert (found[0]["number"], found[0]["policy"]["start_limit_ms"]) == (1, 5_000)
+
+
+def test_a_policy_stands_though_the_log_has_lost_its_event(
+    prefix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With an archive the events may have a retention; the next policy builds on this one."""
+    settings = read_settings()
+    writer = Writer(settings)
+    for number in range(PARTITIONS):
+        event = PolicySet(partition=number, number=7, policy=Policy(start_limit_ms=1_234))
+        writer.append_control(event)
+    admin = AdminClient({"bootstrap.servers": settings.bootstrap_servers})
+    cut = [TopicPartition(f"{prefix}.events", number, 1) for number in range(PARTITIONS)]
+    for future in admin.delete_records(cut).values():
+        future.result(20)
+    assert app.run(["policy", "show"]) == ExitCode.UNAVAILABLE
+    assert "start `dalsegno engine`" in capsys.readouterr().err
+    for number in range(PARTITIONS):
+        saved = Partition(number)
+        policy = Policy(start_limit_ms=1_234)
+        event = PolicySet(partition=number, number=7, policy=policy)
+        saved.apply(Record(0, 1, b"", b"", event))
+        writer.append(
+            settings.topics.runs_changelog, number, PARTITION_KEY, saved.parts()[PARTITION_KEY]
+        )
+    file = tmp_path / "policy.toml"
+    file.write_text("live_cap_ms = 2000\n")
+    assert app.run(["policy", "apply", str(file), "--yes"]) == ExitCode.OK
+    found = run_json(capsys, "policy", "show")
+    assert isinstance(found, list)
+    for each in found:
+        assert each["number"] == 8
+        assert (each["policy"]["start_limit_ms"], each["policy"]["live_cap_ms"]) == (1_234, 2_000)
+    rules = run_json(capsys, "rules", "show")
+    assert isinstance(rules, list)
+    assert [each["rules"] for each in rules] == [1] * PARTITIONS
 
 
 @pytest.mark.usefixtures("prefix")
