@@ -89,6 +89,11 @@ def _check(settings: EngineSettings, policy: Policy) -> None:
         raise Refused(
             f"MAC key {missing[0]!r} is not in DALSEGNO_MAC_KEYS: add it everywhere first"
         )
+    if policy.mac_keys and settings.signing_key not in policy.mac_keys:
+        raise Refused(
+            f"MAC key {settings.signing_key!r} signs, here and in engines of the same settings, "
+            "and is not in the list: nothing that it signs would be taken any more"
+        )
     named = (*policy.schemas, *(each.fingerprint for each in policy.registry_ids))
     unknown = [s.hex() for s in named if s not in registry().by_fingerprint]
     if unknown:

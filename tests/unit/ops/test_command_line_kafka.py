@@ -102,6 +102,19 @@ def test_a_policy_may_ask_only_for_what_is_there(text: str, tmp_path: Path) -> N
     assert app.run(["policy", "apply", str(file), "--yes"]) == ExitCode.REFUSED
 
 
+@pytest.mark.usefixtures("prefix")
+def test_a_policy_that_would_shut_its_own_signer_out_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DALSEGNO_MAC_KEYS", f"{KEY},k2:" + "08" * 32)
+    file = tmp_path / "policy.toml"
+    file.write_text('mac_keys = ["k2"]')
+    assert app.run(["policy", "apply", str(file), "--yes"]) == ExitCode.REFUSED
+    assert "'k1' signs" in capsys.readouterr().err
+    file.write_text('mac_keys = ["k1", "k2"]')
+    assert app.run(["policy", "apply", str(file), "--yes"]) == ExitCode.OK
+
+
 def test_a_forged_policy_is_not_in_force(prefix: str, capsys: pytest.CaptureFixture[str]) -> None:
     forged = PolicySet(partition=0, number=7, policy=Policy(start_limit_ms=1))
     mac = b"k1:" + bytes(32)
