@@ -72,7 +72,7 @@ def _task(fold: Partition, event: object, fence: Fence) -> PartitionTask:
         metrics=SimpleNamespace(
             stopped=lambda _reason: None,
             applied=lambda _count: None,
-            signals=SimpleNamespace(outputs=None, near=None),
+            signals=SimpleNamespace(outputs=None, near=None, started=None),
         ),
         clock=asyncio.get_running_loop().time,
         settings=SimpleNamespace(archive=ArchiveSettings()),
