@@ -1,6 +1,7 @@
 """What `dalsegno doctor` looks at, one function per question, each with its remedy."""
 
 import importlib.util
+import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ from dalsegno.ops.embedded.jvm import Jvm
 from dalsegno.ops.http import NotHttpError, http_get
 from dalsegno.ops.kafka.engines import claims
 from dalsegno.ops.kafka.reader import Reader, ReadError
+from dalsegno.ops.variables import unread
 from dalsegno.streams.engine.settings import EngineSettings
 
 _SERVICE_MODULES = (
@@ -116,6 +118,12 @@ def service_checks(
     if not faults:
         yield Finding("topics", Health.OK, f"{partitions} partitions, all as they should be")
     yield from _engines(settings, partitions)
+
+
+def variables_checks() -> Iterator[Finding]:
+    """Variables that were meant for us, and that nothing reads."""
+    for line in unread(os.environ):
+        yield Finding("settings", Health.WARNING, line, "mend its name, or take it away")
 
 
 def _keys(settings: EngineSettings) -> Finding:

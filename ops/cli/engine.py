@@ -1,5 +1,7 @@
 """`dalsegno engine`: one engine process."""
 
+import logging
+import os
 from typing import Annotated
 
 import typer
@@ -21,6 +23,7 @@ def engine(
     Exit codes: 0 stopped, 1 failed, 3 refused by the start-up checks, 4 evicted.
     """
     from dalsegno.ops.logs import configure
+    from dalsegno.ops.variables import unread
     from dalsegno.streams.agents.serve import serve
 
     settings = read_settings(
@@ -32,4 +35,6 @@ def engine(
         log_level=log_level,
     )
     configure(settings.log_level)
+    for line in unread(os.environ):
+        logging.getLogger(__name__).warning(line)
     raise typer.Exit(serve(settings))

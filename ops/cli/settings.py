@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from dalsegno.ops.cli.failures import UsageFault
 
 if TYPE_CHECKING:
+    from pydantic import ValidationError
+
     from dalsegno.streams.engine.settings import EngineSettings
 
 
@@ -21,6 +23,14 @@ def read_settings(**overrides: object) -> EngineSettings:
     try:
         return EngineSettings(**given)
     except ValidationError as error:
-        first = error.errors()[0]
-        name = "_".join(str(part) for part in first["loc"]) or "settings"
-        raise UsageFault(f"DALSEGNO_{name.upper()}: {first['msg']}") from error
+        raise UsageFault(said(error)) from error
+
+
+def said(error: ValidationError) -> str:
+    """One line: the variable, and what is wrong. What concerns several names them itself."""
+    from dalsegno.ops.variables import prefix_of
+
+    first = error.errors()[0]
+    text = first["msg"].removeprefix("Value error, ")
+    name = "_".join(str(part) for part in first["loc"])
+    return f"{prefix_of(error.title)}{name.upper()}: {text}" if name else text

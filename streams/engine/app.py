@@ -127,7 +127,14 @@ class Engine:
         opened = open_blobs(settings.archive, settings.archive_prefix, settings.blobs)
         self._objects, self._blobs = (None, None) if opened is None else opened
         web = EngineWeb(settings, self._metrics, self._blobs)
-        url = await web.start()
+        try:
+            url = await web.start()
+        except OSError as error:
+            variables = "DALSEGNO_HTTP_HOST, DALSEGNO_HTTP_PORT"
+            # The error says it all.
+            log.error("HTTP cannot be served", variables=variables, error=str(error))  # noqa: TRY400
+            await self._close(web)
+            return ExitCode.FAILED
         try:
             while True:
                 try:
@@ -145,9 +152,12 @@ class Engine:
             log.exception("engine failed")
             return ExitCode.FAILED
         finally:
-            await web.close()
-            if self._objects is not None:
-                self._objects.close()
+            await self._close(web)
+
+    async def _close(self, web: EngineWeb) -> None:
+        await web.close()
+        if self._objects is not None:
+            self._objects.close()
 
     async def _begin(self, web: EngineWeb, url: str, stop: StopSignals) -> ExitCode:
         owners = OwnersView(self._settings)
@@ -178,7 +188,7 @@ class Engine:
     async def _warm(self) -> WarmTier | None:
         try:
             return await asyncio.to_thread(open_tier, self._settings, self._metrics)
-        except StoreFullError as error:
+        except (StoreFullError, OSError) as error:
             raise StartRefusedError((f"DALSEGNO_DATA_DIR: {error}",)) from error
         except KafkaException as error:
             _raise_if_lost(error)

@@ -122,34 +122,50 @@ class EngineSettings(BaseSettings):
     def _parse_keys(cls, value: object) -> object:
         if not isinstance(value, str):
             return value
-        pairs = [item.partition(":") for item in value.split(",") if item]
-        if not all(colon for _, colon, _ in pairs):
-            raise ValueError("write DALSEGNO_MAC_KEYS as `id:hex,id:hex`")
-        return {name.strip(): bytes.fromhex(key.strip()) for name, _, key in pairs}
+        keys: dict[str, bytes] = {}
+        for name, text in _pairs(value, "id:hex,id:hex"):
+            try:
+                keys[name] = bytes.fromhex(text)
+            except ValueError:
+                raise ValueError(f"what follows {name!r} is no hex") from None
+        Keyring(keys)
+        return keys
 
     @field_validator("webhook_secrets", mode="before")
     @classmethod
     def _parse_secrets(cls, value: object) -> object:
         if not isinstance(value, str):
             return value
-        pairs = [item.strip().partition(":") for item in value.split(",") if item.strip()]
-        if not all(colon for _, colon, _ in pairs):
-            raise ValueError("write DALSEGNO_WEBHOOK_SECRETS as `id:whsec_base64,id:whsec_base64`")
-        return {name: secret_of(text) for name, _, text in pairs}
+        pairs = _pairs(value, "id:whsec_base64,id:whsec_base64")
+        return {name: secret_of(text) for name, text in pairs}
 
     @field_validator("health_functions", mode="before")
     @classmethod
     def _parse_functions(cls, value: object) -> object:
         if not isinstance(value, str):
             return value
-        return tuple(item.strip() for item in value.split(",") if item.strip())
+        found = tuple(item.strip() for item in value.split(",") if item.strip())
+        for item in found:
+            module, colon, function = item.partition(":")
+            if not (module and colon and function):
+                raise ValueError(f"{item!r}: write `module:function,module:function`")
+        return found
+
+    @field_validator("http_url")
+    @classmethod
+    def _check_url(cls, value: str) -> str:
+        if value and not value.startswith(("http://", "https://")):
+            raise ValueError("write http://host:port, as the other engines reach this one")
+        return value.rstrip("/")
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.heartbeat_interval_ms * 3 > self.session_timeout_ms:
-            raise ValueError("session_timeout_ms must be at least three heartbeat intervals")
+            raise ValueError(
+                "DALSEGNO_SESSION_TIMEOUT_MS: at least three times DALSEGNO_HEARTBEAT_INTERVAL_MS"
+            )
         if 0 < self.memory_bytes_max < self.memory_bytes:
-            raise ValueError("memory_bytes_max is below memory_bytes")
+            raise ValueError("DALSEGNO_MEMORY_BYTES_MAX: at least DALSEGNO_MEMORY_BYTES")
         return self
 
     @property
@@ -186,3 +202,16 @@ class EngineSettings(BaseSettings):
     def owner(self) -> str:
         """What claims call this process."""
         return self.name or f"{socket.gethostname()}-{os.getpid()}"
+
+
+def _pairs(text: str, shape: str) -> list[tuple[str, str]]:
+    """`id:secret` items. Raises `ValueError` without any secret: no colon, or an id twice."""
+    found: list[tuple[str, str]] = []
+    for item in filter(None, (each.strip() for each in text.split(","))):
+        name, colon, secret = item.partition(":")
+        if not colon:
+            raise ValueError(f"write it as `{shape}`")
+        if name.strip() in {known for known, _ in found}:
+            raise ValueError(f"{name.strip()!r} is there twice")
+        found.append((name.strip(), secret.strip()))
+    return found

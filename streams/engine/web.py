@@ -5,6 +5,7 @@ answers for.
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -33,6 +34,7 @@ WAIT_MS_MAX: Final = 30_000
 _PROXY_MARGIN_S: Final = 5.0
 _WAIT_STEP_S: Final = 0.005
 _END_STEP_S: Final = 0.05
+_ALL_ADDRESSES: Final = ("0.0.0.0", "::")  # noqa: S104 - not listened on here
 
 
 def reply(status: int, value: object) -> web.Response:
@@ -84,6 +86,10 @@ class EngineWeb:
         await site.start()
         self._session = ClientSession()
         host, port = self._runner.addresses[0][:2]
+        if host in _ALL_ADDRESSES:
+            host = socket.gethostname()
+        elif ":" in host:
+            host = f"[{host}]"
         return settings.http_url or f"http://{host}:{port}"
 
     def serve(self, ownership: Ownership, owners: OwnersView) -> None:

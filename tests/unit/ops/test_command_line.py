@@ -128,14 +128,6 @@ def test_a_group_without_a_command_shows_its_help(
     assert "Usage: dalsegno" in capsys.readouterr().out
 
 
-def test_settings_that_are_wrong_are_named(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("DALSEGNO_MAC_KEYS", "no colon")
-    assert app.run(["topics", "check"]) == ExitCode.USAGE
-    assert "DALSEGNO_MAC_KEYS" in capsys.readouterr().err
-
-
 def test_the_contract_is_compatible_and_can_be_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert app.run(["schemas", "check"]) == ExitCode.OK
     capsys.readouterr()
