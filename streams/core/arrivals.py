@@ -25,6 +25,7 @@ from dalsegno.streams.core.stubs import (
     control_after_end,
     pack_waiting_record,
     room_to_wait,
+    room_to_wait_for_run,
     unpack_event,
 )
 from dalsegno.streams.core.units import Units
@@ -188,7 +189,7 @@ class Arrivals(OnRecord):
             self._started_again(event, run.head.start_digest, run.head.state, run)
         elif type(event) is RunCancelled:
             self._on_live(run, record, event)
-        elif room_to_wait(run.waiting, record, self._now.policy):
+        elif room_to_wait_for_run(run.waiting, record, self._now.policy):
             if run.waiting is None:
                 run.waiting = []
             run.waiting.append(pack_waiting_record(record))
@@ -337,7 +338,7 @@ class Arrivals(OnRecord):
             self._started_again(event, cold.head.start_digest, cold.head.state, cold)
             return
         self._runs.want(cold, self._now.log_ms, type(event).__name__)
-        if room_to_wait(cold.waiting, record, self._now.policy):
+        if room_to_wait_for_run(cold.waiting, record, self._now.policy):
             cold.waiting = [*(cold.waiting or ()), pack_waiting_record(record)]
             self.waiting += 1
             self._runs.changed(cold, tags.ALL_WAITING)

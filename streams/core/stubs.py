@@ -36,6 +36,7 @@ from dalsegno.streams.core.runstate import UNKNOWN_MAX, Stub, Waiting
 
 # Effects intended after the end that a stub tells apart; beyond it each report asks a person again.
 _STRAYS_MAX = 16
+_BUILT_IN: Final = Policy()
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.decode
@@ -69,12 +70,23 @@ def unpack_event(held: Waiting) -> RunEvent | MayWait:
 
 
 def room_to_wait(waiting: list[Waiting] | None, record: Record, policy: Policy) -> bool:
-    """Whether one more record may wait: both bounds of the policy, headers included."""
-    held = waiting or []
-    return (
-        len(held) < policy.early_events_max
-        and sum(map(_bytes_of, held)) + _bytes_of(record) <= policy.early_bytes_max
-    )
+    """Whether one more record may wait for a start: both bounds of the policy, headers included."""
+    return _fits(waiting or [], record, policy.early_events_max, policy.early_bytes_max)
+
+
+def room_to_wait_for_run(waiting: list[Waiting] | None, record: Record, policy: Policy) -> bool:
+    """Whether one more record may wait for a run that has started and is quarantined, or on its
+    way from the archive. The first may, whatever its size; a bound of 0 is about early events
+    alone, so the built-in one stands in for it.
+    """
+    events_max = policy.early_events_max or _BUILT_IN.early_events_max
+    bytes_max = policy.early_bytes_max or _BUILT_IN.early_bytes_max
+    return not waiting or _fits(waiting, record, events_max, bytes_max)
+
+
+def _fits(held: list[Waiting], record: Record, events_max: int, bytes_max: int) -> bool:
+    size = sum(map(_bytes_of, held)) + _bytes_of(record)
+    return len(held) < events_max and size <= bytes_max
 
 
 def _bytes_of(record: Record | Waiting) -> int:

@@ -246,13 +246,41 @@ def test_more_than_may_wait_is_a_dead_letter_and_nothing_is_lost() -> None:
     assert [t.cause for t in transitions(out)] == ["RunRestored", "RiskFlagged", "RiskFlagged"]
 
 
-def test_even_where_nothing_may_wait_an_event_wakes_it() -> None:
+@pytest.mark.parametrize("bound", [{"early_events_max": 0}, {"early_bytes_max": 0}])
+def test_even_where_nothing_may_come_early_an_event_wakes_it_and_is_applied(
+    bound: dict[str, int],
+) -> None:
     shelf = Shelf()
     log, _ = archived(shelf)
-    log.policy(early_events_max=0)
+    log.policy(**bound)
     log.put(RunPaused(run_id="r", request_id="p"))
+    log.put(RunResumed(run_id="r", request_id="q"))
+    assert log.outcomes == []
+    assert (log.partition.waiting, len(log.partition.archived.wanted())) == (2, 1)
+    out = log.put(shelf.bring(log.partition, "r"))
+    assert [t.cause for t in transitions(out)] == ["RunRestored", "RunPaused", "RunResumed"]
+    log.put(RunPaused(run_id="nobody", request_id="p"))
     assert log.outcomes == [Outcome.DEAD_LETTERED]
-    assert len(log.partition.archived.wanted()) == 1
+
+
+def test_even_where_nothing_may_come_early_what_waits_for_it_is_bounded() -> None:
+    log, _ = archived(Shelf())
+    log.policy(early_events_max=0)
+    for number in range(65):
+        log.put(RiskFlagged(run_id="r", flag_id=f"f{number}", flag="vip"))
+    assert log.outcomes == [Outcome.DEAD_LETTERED]
+    assert log.partition.waiting == 64
+
+
+def test_the_event_that_wakes_it_waits_whatever_its_size() -> None:
+    shelf = Shelf()
+    log, _ = archived(shelf)
+    log.policy(early_bytes_max=100)
+    log.put(RunPaused(run_id="r", request_id="p"), value=bytes(101))
+    log.put(RunResumed(run_id="r", request_id="q"), value=bytes(1))
+    assert log.outcomes == [Outcome.DEAD_LETTERED]
+    log.put(shelf.bring(log.partition, "r"))
+    assert view(log).state is RunState.PAUSED
 
 
 def test_only_exactly_what_left_comes_back() -> None:

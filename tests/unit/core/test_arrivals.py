@@ -163,6 +163,19 @@ def test_what_raises_quarantines_its_run_as_it_was_and_the_rest_goes_on(
     assert view(log, "other").state is RunState.SUCCEEDED
 
 
+def test_even_where_nothing_may_come_early_a_quarantined_runs_events_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log = Log()
+    log.policy(early_events_max=0)
+    log.start(chain(2))
+    log.began("s0")
+    break_run(log, monkeypatch)
+    log.put(RunPaused(run_id="r", request_id="p"))
+    assert log.outcomes == []
+    assert log.partition.waiting == 1
+
+
 def test_a_quarantined_runs_events_wait_and_a_cancel_refuses_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
