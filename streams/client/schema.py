@@ -53,10 +53,10 @@ class ContextSchema:
         """Raises `SchemaError` for a bad name or version, or a type that no context holds."""
         if not name or len(name) > _NAME_CHARS_MAX:
             raise SchemaError(name, "", f"a schema's name has 1 to {_NAME_CHARS_MAX} characters")
-        if isinstance(version, bool) or not 1 <= version < 2**31:
+        if type(version) is not int or not 1 <= version < 2**31:
             raise SchemaError(name, "", f"a version is an integer from 1, not {version!r}")
-        self.name = name
-        self.version = version
+        self._name = name
+        self._version = version
         self.examples = dict(examples or {})
         try:
             self._record = compile_record(shape)
@@ -66,6 +66,16 @@ class ContextSchema:
 
     def __repr__(self) -> str:
         return f"<ContextSchema {self.name} version {self.version}>"
+
+    @property
+    def name(self) -> str:
+        """The schema's name."""
+        return self._name
+
+    @property
+    def version(self) -> int:
+        """The code's version of it, from 1."""
+        return self._version
 
     @property
     def fields(self) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ import msgspec
 from dalsegno.schemas.events import RunStarted
 from dalsegno.schemas.outputs import RunState
 from dalsegno.streams.core.context import Context, ContextError
+from dalsegno.streams.core.context_versions import VERSION_MAX
 from dalsegno.streams.core.moment import Moment, Ruling, refused
 from dalsegno.streams.core.names import ID_CHARS_MAX
 from dalsegno.streams.core.plan import PlanRefused
@@ -51,6 +52,8 @@ def begin(now: Moment, event: RunStarted, trace: str) -> Run | Ruling:
     for name in (event.flow, event.context_schema):
         if len(name) > ID_CHARS_MAX:
             return refused("bad_flow", f"a name of {len(name)} characters, {ID_CHARS_MAX} may be")
+    if fault := _schema_fault(event):
+        return refused("bad_schema_version", fault)
     try:
         entry, source = now.plans.compiled(event.plan, now.policy, event.ttl_ms)
         context = Context.create(event.context, now.policy)
@@ -65,6 +68,16 @@ def begin(now: Moment, event: RunStarted, trace: str) -> Run | Ruling:
         list(entry.rows),
         context,
     )
+
+
+def _schema_fault(event: RunStarted) -> str:
+    """Why no code could ever read the first context by its version; 0 says that there is none."""
+    version = event.context_schema_version
+    least = 1 if event.context_schema else 0
+    if least <= version <= VERSION_MAX:
+        return ""
+    named = f" of context schema {event.context_schema!r}" if event.context_schema else ""
+    return f"context_schema_version: {version}{named}; a schema version is a number from 1"
 
 
 def _head(now: Moment, event: RunStarted, trace: str, digest: bytes, entry: PlanEntry) -> RunHead:

@@ -64,7 +64,7 @@ _CODES: Final[dict[Missing, frozenset[str]]] = {
         {
             "version_conflict", "plan_conflict", "package_moved", "other_package", "not_open",
             "already_decided", "already_paused", "not_paused", "run_ended", "compensating",
-            "unknown_schema", "bad_flow",
+            "unknown_schema", "bad_flow", "bad_schema_version",
         }
     ),
     Missing.GOAL: frozenset({"no_reason"}),

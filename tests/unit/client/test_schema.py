@@ -196,7 +196,7 @@ def test_types_that_no_context_holds_are_refused_at_the_declaration(shape: type,
     assert refusal.value.path == path
 
 
-@pytest.mark.parametrize("version", [0, -1, True, 2**31])
+@pytest.mark.parametrize("version", [0, -1, True, 2**31, 1.5, "2"])
 def test_a_version_is_a_number_from_1(version: int) -> None:
     with pytest.raises(SchemaError):
         ContextSchema("s", Loan, version=version)

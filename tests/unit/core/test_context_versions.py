@@ -3,7 +3,9 @@
 import pytest
 from tests.unit.core.log import (
     Log,
+    answers,
     assert_restores,
+    chain,
     escalations,
     handoffs,
     pack,
@@ -16,7 +18,7 @@ from tests.unit.core.log import (
 
 from dalsegno.schemas import values
 from dalsegno.schemas.events import InformationSupplied, StepReleased
-from dalsegno.schemas.outputs import FieldVersion, Handoff, StepState
+from dalsegno.schemas.outputs import FieldVersion, Handoff, Outcome, StepState
 from dalsegno.schemas.plan import Merge, MergeRule
 from dalsegno.streams.core.giving_back import MISMATCHES_MAX, VERSION_MISMATCH
 
@@ -165,6 +167,30 @@ def test_a_version_that_is_none_is_refused(version: int) -> None:
     (out,) = transitions(log.done("s0", context_schema_version=version))
     assert out.reason == "bad_ops"
     assert view(log).field_versions == ()
+
+
+@pytest.mark.parametrize(
+    ("schema", "version", "accepted"),
+    [
+        ("loan", -1, False),
+        ("", -1, False),
+        ("loan", -(2**31), False),
+        ("loan", 0, False),
+        ("", 0, True),
+        ("loan", 2**31 - 1, True),
+    ],
+)
+def test_a_run_starts_with_no_version_that_is_none(
+    schema: str, version: int, accepted: bool
+) -> None:
+    log = Log()
+    out = log.start(chain(1), reply_to="me", context_schema=schema, context_schema_version=version)
+    (answer,) = answers(out)
+    assert answer.reason == ("" if accepted else "bad_schema_version")
+    if not accepted:
+        assert str(version) in answer.detail
+        log.start(chain(1), context_schema=schema, context_schema_version=1)
+        assert log.outcomes == [Outcome.APPLIED]
 
 
 def test_a_failed_completion_moves_no_version() -> None:
