@@ -9,6 +9,7 @@ by side, and a step needs no more than the fields that it reads.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Annotated, Final, TypeVar, cast
 
 import msgspec
@@ -91,22 +92,35 @@ class ContextSchema:
         """Declare the decorated function as the upcaster of a field to the next version.
 
         It gets the field's value and returns the new one. It must be pure: the same value always
-        gives the same, and nothing else is read or changed.
+        gives the same, and nothing else is read or changed. Raises `SchemaError` for a field that
+        the schema does not have; of one that a later version removed, say `removed` first.
         """
 
         def declare(function: F) -> F:
-            self._step(from_version, field)[field] = cast(Callable[[Value], object], function)
+            step = self._step(from_version, field)
+            if field not in self._record.fields and not self._removed_after(field, from_version):
+                raise SchemaError(self.name, field, self._unknown(field, from_version))
+            self._upcasters[from_version] = step
+            step[field] = cast(Callable[[Value], object], function)
             return function
 
         return declare
 
     def removed(self, field: str, *, from_version: int) -> None:
-        """A field of that version that the next does not have: bodies no longer see it."""
-        self._step(from_version, field)[field] = None
+        """A field of that version that the next does not have: bodies no longer see it. Raises
+        `SchemaError` for a field that the schema has and that cannot have come back since.
+        """
+        step = self._step(from_version, field)
+        if field in self._record.fields and from_version == self.version - 1:
+            raise SchemaError(
+                self.name, field, f"is not removed: version {self.version} of the schema has it"
+            )
+        self._upcasters[from_version] = step
+        step[field] = None
 
     def unchanged(self, *, from_version: int) -> None:
         """All fields of that version are the same in the next, which has more of them."""
-        self._step(from_version, "")
+        self._upcasters[from_version] = self._step(from_version, "")
 
     def upcasts(self, from_version: int) -> frozenset[str] | None:
         """The fields that change from that version to the next; None if no way leads on."""
@@ -191,16 +205,31 @@ class ContextSchema:
             raise UpcastFailed(self.name, field, number, f"raised {said}") from error
 
     def _step(self, from_version: int, field: str) -> dict[str, Callable[[Value], object] | None]:
-        if isinstance(from_version, bool) or not 1 <= from_version < self.version:
+        if type(from_version) is not int or not 1 <= from_version < self.version:
             raise SchemaError(
                 self.name,
                 field,
                 f"an upcaster leads on from a version below {self.version}, not {from_version!r}",
             )
-        step = self._upcasters.setdefault(from_version, {})
+        step = self._upcasters.get(from_version, {})
         if field in step:
             raise SchemaError(self.name, field, f"has two upcasters from version {from_version}")
         return step
+
+    def _removed_after(self, field: str, from_version: int) -> bool:
+        return any(
+            number > from_version and field in step and step[field] is None
+            for number, step in self._upcasters.items()
+        )
+
+    def _unknown(self, field: str, from_version: int) -> str:
+        near = get_close_matches(field, self.fields)
+        meant = f"did you mean {' or '.join(map(repr, near))}?" if near else "it has: "
+        known = "" if near else ", ".join(self.fields) or "none"
+        return (
+            f"the schema has no such field to upcast from version {from_version} ({meant}{known});"
+            f" if a later version removed it, say removed({field!r}, from_version=…) first"
+        )
 
     def _refused(self, path: str, detail: str) -> FieldRefused:
         return FieldRefused(self.name, self.version, path, detail)

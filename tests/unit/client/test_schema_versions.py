@@ -164,7 +164,7 @@ def test_an_upcaster_that_raises_is_named() -> None:
         schema.read({"items": [1]}, {"items": 1})
 
 
-@pytest.mark.parametrize("version", [0, 2, 3, True])
+@pytest.mark.parametrize("version", [0, 2, 3, True, 1.5, "1"])
 def test_an_upcaster_leads_on_from_an_older_version(version: int) -> None:
     schema = ContextSchema("s", Holder, version=2)
     with pytest.raises(SchemaError):
@@ -176,6 +176,41 @@ def test_a_field_has_one_upcaster_from_a_version() -> None:
     schema.upcast("items", from_version=1)(lambda items: items)
     with pytest.raises(SchemaError, match="two upcasters"):
         schema.removed("items", from_version=1)
+
+
+def test_an_upcaster_of_a_field_that_the_schema_does_not_have_is_refused() -> None:
+    schema = ContextSchema("s", Order, version=3)
+    with pytest.raises(SchemaError, match="did you mean 'amount'") as refusal:
+        schema.upcast("amuont", from_version=1)(int)
+    assert (refusal.value.schema, refusal.value.path) == ("s", "amuont")
+    with pytest.raises(SchemaError, match=r"zzz: .*\(it has: amount, customer\)"):
+        schema.upcast("zzz", from_version=2)(int)
+    assert schema.upcasts(1) is None, "what was refused leads nowhere"
+    assert schema.upcasts(2) is None
+
+
+def test_a_field_that_a_later_version_removed_may_have_had_upcasters_before() -> None:
+    schema = ContextSchema("s", Order, version=4)
+    with pytest.raises(SchemaError, match=r"say removed\('old', from_version=…\) first"):
+        schema.upcast("old", from_version=1)(int)
+    schema.removed("old", from_version=2)
+    schema.upcast("old", from_version=1)(int)
+    for version in (2, 3):
+        with pytest.raises(SchemaError):
+            schema.upcast("old", from_version=version)(int)
+    schema.unchanged(from_version=3)
+    assert schema.read({"old": "1", "amount": 5}, {"old": 1, "amount": 1}) == {"amount": 5}
+
+
+def test_a_field_that_the_schema_has_is_not_what_its_last_version_removed() -> None:
+    schema = ContextSchema("s", Order, version=3)
+    with pytest.raises(SchemaError, match="amount: is not removed: version 3 of the schema has it"):
+        schema.removed("amount", from_version=2)
+    assert schema.upcasts(2) is None
+    schema.removed("amount", from_version=1)
+    schema.unchanged(from_version=2)
+    assert schema.read({"amount": 5}, {"amount": 1}) == {}, "it came back in version 3"
+    assert schema.read({"amount": 5}, {"amount": 3}) == {"amount": 5}
 
 
 def inputs(**fields: object) -> bytes:
