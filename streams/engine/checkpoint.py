@@ -141,25 +141,28 @@ class Checkpointer:
     async def _write(
         self, position: int, parts: list[tuple[bytes, bytes | None]], queued: dict[str, int]
     ) -> None:
-        started = self._clock()
         try:
-            await self._outputs.acknowledged(queued)
-            ends = await self._producer.commit({self._changelog: parts})
+            await self._written(position, parts, queued)
         except (FencedError, OutcomeUnknownError) as error:
             # `_running` stays set: after a failure nothing more is captured or written.
             self._give_up(error)
-            return
         except Exception as error:  # noqa: BLE001 - the boundary of this task: nobody awaits it
             self._give_up(OutcomeUnknownError(f"checkpoint: {error!r}"))
-            return
+
+    async def _written(
+        self, position: int, parts: list[tuple[bytes, bytes | None]], queued: dict[str, int]
+    ) -> None:
+        started = self._clock()
+        await self._outputs.acknowledged(queued)
+        ends = await self._producer.commit({self._changelog: parts})
         if self._keeper is not None:
             self._keeper.keep(parts, ends.get(self._changelog))
         self.position = position
         self.ever_committed = True
         self.committed_at = self._clock()
-        self._running = None
         size = sum(len(key) + len(value or b"") for key, value in parts)
         self._done(CheckpointDone(position, self.committed_at - started, len(parts), size))
+        self._running = None
         if self.behind:
             self.applied()
 

@@ -2,7 +2,8 @@
 
 The store follows the changelog, never leads: a checkpoint is put in once it is committed, beside
 the loop. A write that is put off or fails is tried again with what has come meanwhile; until then
-what it holds stays in memory, so nothing is lost and nothing waits for the disk.
+what it holds stays in memory, so nothing is lost and nothing waits for the disk. One that fails as
+no store is known to is tried a few times; then the partition begins anew, from the changelog.
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ log = structlog.get_logger(__name__)
 _BUSY_S: Final = 0.05
 _FULL_FIRST_S: Final = 0.2
 _FULL_MAX_S: Final = 10.0
+_TRIES_MAX: Final = 5
+"""Writes in a row that may raise what no store is known to raise."""
+
 _RECOVERS_S: Final = 10.0
 """A database that was refused by its disk goes on by itself within this time, or never."""
 
@@ -206,14 +210,14 @@ class WarmPartition:
             self._writer = asyncio.create_task(self._write())
 
     async def _write(self) -> None:
-        wait_s = _FULL_FIRST_S
+        wait_s, raised = _FULL_FIRST_S, 0
         try:
             while self._work() and not self._closing.is_set():
                 try:
                     if self._pending:
                         await self._put()
                     await self._snap()
-                    wait_s, self._disk_well_at = _FULL_FIRST_S, None
+                    wait_s, raised, self._disk_well_at = _FULL_FIRST_S, 0, None
                 except StoreBusyError:
                     self._tier.metrics.count(metrics_warm.WARM_STALLS)
                     await self._pause(_BUSY_S)
@@ -224,6 +228,18 @@ class WarmPartition:
                         self._told_lost(
                             StoreLostError(f"it takes no write, though the disk does: {error}")
                         )
+                        return
+                    await self._pause(wait_s)
+                    wait_s = min(_FULL_MAX_S, 2 * wait_s)
+                except StoreLostError:
+                    raise
+                except Exception as error:
+                    raised += 1
+                    self._tier.metrics.count(metrics_warm.WARM_WRITE_FAILURES)
+                    log.exception("not stored", partition=self._number, tries=raised)
+                    if raised == _TRIES_MAX:
+                        # What came with this owner may be what it fails on: the next reads anew.
+                        self._told_lost(StoreLostError(f"it was not written: {error!r}"))
                         return
                     await self._pause(wait_s)
                     wait_s = min(_FULL_MAX_S, 2 * wait_s)

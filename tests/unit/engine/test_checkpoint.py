@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from dalsegno.streams.engine.checkpoint import CheckpointDone, Checkpointer
 from dalsegno.streams.engine.errors import EngineError, FencedError
 
@@ -180,6 +182,42 @@ async def test_whatever_a_commit_raises_is_told_and_ends_all_writing() -> None:
     await settle()
     assert bench.fence.written == []
     assert len(bench.failures) == 1
+
+
+class Keeper:
+    def __init__(self) -> None:
+        self.kept = 0
+
+    def captured(self) -> None:
+        pass
+
+    def keep(self, _parts: object, _position: int | None) -> None:
+        self.kept += 1
+        raise ValueError("the keeper")
+
+
+@pytest.mark.parametrize("who", ["keeper", "done"])
+async def test_what_raises_behind_a_commit_is_told_and_ends_all_writing(who: str) -> None:
+    """A partition that stands still and says nothing is worse than one that begins anew."""
+    bench = Bench()
+    bench.acks.open.set()
+    checkpointer = bench.checkpointer
+    if who == "keeper":
+        checkpointer._keeper = Keeper()
+    else:
+
+        def done(_: CheckpointDone) -> None:
+            raise ValueError("the done")
+
+        checkpointer._done = done
+    bench.apply(11)
+    await settle()
+    bench.apply(50)
+    await settle()
+    assert bench.fence.written == [b"11"]
+    (failure,) = bench.failures
+    assert who in str(failure)
+    assert not await checkpointer.settle(1.0)
 
 
 async def test_nothing_is_captured_of_a_fold_that_raised_inside_a_record() -> None:

@@ -17,6 +17,7 @@ from dalsegno.streams.core.partition import Partition
 from dalsegno.streams.core.record import Record
 from dalsegno.streams.core.warm import WarmLost
 from dalsegno.streams.engine.batch import Batch, Stream
+from dalsegno.streams.engine.metrics_warm import WARM_WRITE_FAILURES
 from dalsegno.streams.engine.sinks import StoreSink
 from dalsegno.streams.engine.warm_tier import Changelog, WarmTier, now_ms
 
@@ -152,6 +153,52 @@ async def test_a_disk_that_takes_nothing_keeps_runs_in_memory_and_loses_none(
             offset += 1
     assert bench.partition.parts() == alone.parts()
     await bench.warm.close()
+
+
+def raises(bench: Bench, times: int) -> list[int]:
+    """The next writes raise what no store is known to raise. Counts them."""
+    tries: list[int] = []
+
+    def fail() -> None:
+        if len(tries) < times:
+            tries.append(1)
+            raise KeyError("nobody knows why")
+
+    bench.table.waits = fail
+    return tries
+
+
+async def test_a_write_that_raises_anything_is_tried_again_without_another_checkpoint(
+    tier: WarmTier, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dalsegno.streams.engine.warm_partition._FULL_FIRST_S", 0.01)
+    bench = Bench(tier, disk)
+    bench.runs(0, 100)
+    tries = raises(bench, 4)
+    bench.checkpoint()
+    await bench.until(lambda: bench.residence.outside)
+    assert (len(tries), bench.warm.unsaved, bench.lost) == (4, 0, [])
+    assert tier.metrics.registry.get_sample_value(WARM_WRITE_FAILURES.name) == 4
+    await bench.warm.close()
+
+
+async def test_one_that_goes_on_raising_ends_the_partition_and_not_its_database(
+    tier: WarmTier, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dalsegno.streams.engine.warm_partition._FULL_FIRST_S", 0.01)
+    bench = Bench(tier, disk)
+    bench.runs(0, 1)
+    bench.checkpoint()
+    await bench.until(lambda: not bench.warm.unsaved)
+    bench.runs(1, 100)
+    tries = raises(bench, 1_000)
+    bench.checkpoint()
+    await bench.until(lambda: bench.lost)
+    assert "nobody knows why" in str(bench.lost[0])
+    assert len(tries) == 5
+    bench.table.waits = lambda: None
+    await bench.warm.close()
+    assert tier.open(0).place is not None
 
 
 async def test_a_store_that_lies_is_lost_and_thrown_away(tier: WarmTier, disk: Disk) -> None:
