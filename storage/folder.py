@@ -12,11 +12,13 @@ import shutil
 from collections.abc import Set
 from pathlib import Path
 from typing import Final
+from uuid import uuid4
 
 from dalsegno.storage.errors import StoreFullError
 
 ENGINES_MAX: Final = 64
 _LOCK: Final = "lock"
+_ASIDE: Final = "aside-"
 
 
 class EngineFolder:
@@ -59,17 +61,23 @@ class EngineFolder:
             shutil.rmtree(self._path(number, old), ignore_errors=True)
         return self._made(number, max(numbers, default=0) + 1)
 
-    def sweep(self, in_use: Set[int], before_s: float) -> list[int]:
-        """Removes the databases of partitions that are not in use and in which nothing was written
-        since `before_s` (Unix seconds). Which partitions they were of.
+    def set_aside(self, in_use: Set[int], before_s: float) -> list[int]:
+        """Takes the databases of partitions that are not in use and in which nothing was written
+        since `before_s` (Unix seconds) out of the way: their partitions begin anew, whatever
+        becomes of them. Moves names alone, so it is quick. Which partitions they were of.
         """
-        swept: list[int] = []
+        moved: list[int] = []
         for path in sorted(self.path.glob("partition-*.*")):
             number = path.stem.removeprefix("partition-")
             if number.isdigit() and int(number) not in in_use and _newest_s(path) < before_s:
-                shutil.rmtree(path, ignore_errors=True)
-                swept.append(int(number))
-        return swept
+                path.rename(self.path / f"{_ASIDE}{uuid4().hex}")
+                moved.append(int(number))
+        return moved
+
+    def remove_aside(self) -> None:
+        """Removes what was set aside, also before a crash."""
+        for path in self.path.glob(f"{_ASIDE}*"):
+            shutil.rmtree(path, ignore_errors=True)
 
     def _made(self, number: int, generation: int) -> Path:
         path = self._path(number, generation)

@@ -182,8 +182,11 @@ class WarmTier:
         what was erased since may still be in them. Blocks.
         """
         with self._closed:
-            for partition in self._folder.sweep(self._in_use, self.too_old_ms() / 1_000):
-                log.info("old database removed", partition=partition)
+            moved = self._folder.set_aside(self._in_use, self.too_old_ms() / 1_000)
+        # Nobody waits for this: a partition that is opened meanwhile has another folder.
+        self._folder.remove_aside()
+        for partition in moved:
+            log.info("old database removed", partition=partition)
 
     def stamp(self) -> int:
         """A later date than all before."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from shutil import rmtree
 
 import pytest
 from benchmarks.engine_lab.load import run_events
@@ -101,6 +103,39 @@ def test_one_that_does_not_close_is_left_where_it_is(
     second = tier.open(0)
     assert second.place is None
     assert first.place is not None
+
+
+def test_partitions_are_opened_and_closed_while_old_databases_are_removed(
+    tier: WarmTier, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left(tier, Place(70, now_ms()))
+    (old,) = disk.tables
+    (old / "data").write_bytes(b"erased since")
+    del disk.tables[old]
+    monkeypatch.setattr(tier, "too_old_ms", lambda: now_ms() + HOUR_MS)
+    removing, go_on = threading.Event(), threading.Event()
+
+    def slow(path: Path, *, ignore_errors: bool) -> None:
+        removing.set()
+        assert go_on.wait(60)
+        rmtree(path, ignore_errors=ignore_errors)
+
+    monkeypatch.setattr("dalsegno.storage.folder.shutil.rmtree", slow)
+    other = tier.open(1)
+    sweeping = threading.Thread(target=tier.sweep)
+    sweeping.start()
+    assert removing.wait(60)
+    with ThreadPoolExecutor(1) as opener:
+        try:
+            opener.submit(tier.close_store, 1, other).result(60)
+            store = opener.submit(tier.open, 0).result(60)
+        finally:
+            go_on.set()
+            sweeping.join()
+    assert store.place is None
+    (folder,) = tier.path.glob("partition-0.*")
+    assert not (folder / "data").exists()
+    assert list(tier.path.rglob("data")) == []
 
 
 async def test_runs_leave_once_they_are_stored_and_not_before(tier: WarmTier, disk: Disk) -> None:

@@ -82,7 +82,13 @@ def test_old_databases_of_partitions_that_are_not_in_use_are_removed(tmp_path: P
         for path in (folder.partition(number) / "data", folder.partition(number)):
             os.utime(path, (1_000 - age_s, 1_000 - age_s))
     (folder.path / "partition-x.0").mkdir()
-    assert folder.sweep({1}, before_s=1_000) == [0]
+    assert folder.set_aside({1}, before_s=1_000) == [0]
     left = {path.name for path in folder.path.glob("partition-*")}
     assert left == {"partition-1.0", "partition-2.0", "partition-3.0", "partition-x.0"}
+    anew = folder.partition(0)
+    assert list(anew.iterdir()) == []
     folder.release()
+    again = EngineFolder.take(tmp_path)
+    again.remove_aside()
+    assert {path.name for path in again.path.iterdir()} == {*left, anew.name, "lock"}
+    again.release()
