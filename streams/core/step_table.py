@@ -142,7 +142,7 @@ def _done() -> dict[StepInput, Rule]:
 
 # Steps that the engine gives to the workers of a queue.
 MANAGED: Final[Table] = {
-    PENDING: _state(_NOT_STARTED, _NOT_RUNNING, NEEDS_MET=_applied(READY)),
+    PENDING: _state(_NOT_STARTED, _NOT_RUNNING, NEEDS_MET=_applied(READY), TTL=_OUTLASTED),
     # Its turn, or a compensation's that something late goes ahead of: then it is pending again.
     READY: _state(_CLOSED, _NOT_RUNNING, DISPATCH=_applied(HELD, PENDING, *_GIVEN), TTL=_OUTLASTED),
     # Its turn: given out, held by something else, or ready again while the run itself holds back.
@@ -183,6 +183,8 @@ MANAGED: Final[Table] = {
         INFORMED=_applied(READY),
         DECIDED=_applied(*_DECIDED, COMPLETED),
         ANSWER_BY=_applied(),
+        # While nobody has been asked: a person is, as when the supplier's own time is over.
+        TTL=_applied(),
     ),
     AWAITING_APPROVAL: _state(
         _CLOSED, _NOT_RUNNING, DECIDED=_applied(*_DECIDED, COMPLETED), ANSWER_BY=_applied()
@@ -220,7 +222,9 @@ _AGAIN: Final = (READY, PENDING, ESCALATED)
 # taken as it comes, also ahead of the reports that the step's needs are met.
 OBSERVED: Final[Table] = {
     **MANAGED,
-    PENDING: _state(_NOT_STARTED, _NOT_RUNNING, NEEDS_MET=_applied(READY), **_REPORTED),
+    PENDING: _state(
+        _NOT_STARTED, _NOT_RUNNING, NEEDS_MET=_applied(READY), TTL=_OUTLASTED, **_REPORTED
+    ),
     READY: _state(
         _NOT_STARTED,
         _NOT_RUNNING,
@@ -248,6 +252,7 @@ OBSERVED: Final[Table] = {
         INFORMED=_applied(READY, PENDING),
         DECIDED=_applied(*_DECIDED),
         ANSWER_BY=_applied(),
+        TTL=_applied(),
         **_REPORTED,
     ),
     ESCALATED: _state(

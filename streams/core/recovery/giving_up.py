@@ -2,8 +2,9 @@
 
 Real outages end soon or last for hours. A run that is still being brought back when its time is
 over has not failed by itself, so it does not just expire: each step that waits to be brought back
-(in a line, for its time, or ready while its run is paused or full), or is out for it, is put to a
-person, with all that is known, once in a run's life. It then has as
+(in a line, for its time, behind what it needs, or ready while its run is paused or full), or is out
+for it, is put to a person, with all that is known, once in a run's life. One that waits for a step
+or a queue to supply its fields is put to a person as when that was overdue. The run then has as
 long as a person has, and its time to live again. An attempt that is out is superseded: its worker
 is told, its epoch is over, and what it may have done stays in the journal.
 
@@ -22,12 +23,16 @@ from dalsegno.streams.core.escalating import ask
 from dalsegno.streams.core.people.asking import Failure
 from dalsegno.streams.core.recovery.damage import Damage
 from dalsegno.streams.core.recovery.holding import POINT
+from dalsegno.streams.core.recovery.seeking import overdue, was_asked
 from dalsegno.streams.core.rows import StepRow, stays_with_service
 from dalsegno.streams.core.runstate import NEVER
 from dalsegno.streams.core.step_table import (
     BACKING_OFF,
     DISPATCHED,
+    FINAL_STEPS,
     HELD,
+    MISSING_INFO,
+    PENDING,
     READY,
     RUNNING,
     StepInput,
@@ -36,7 +41,7 @@ from dalsegno.streams.core.step_table import (
 REASON: Final = "outage_outlasted_ttl"
 # Packages of one run at a time; what is beyond them waits on behind its line.
 _STEPS_MAX: Final = 16
-_AFTER_FAULTS: Final = frozenset({BACKING_OFF, READY, DISPATCHED, RUNNING})
+_AFTER_FAULTS: Final = frozenset({BACKING_OFF, PENDING, READY, DISPATCHED, RUNNING, MISSING_INFO})
 
 
 def hand_over(draft: Draft) -> bool:
@@ -69,6 +74,8 @@ def is_brought_back(row: StepRow) -> bool:
     if row.state is READY and not row.repair.hurt:
         # It was held, and when its turn came its run held it back instead.
         return not row.repair.supplies
+    if row.state is MISSING_INFO and was_asked(row):
+        return False
     return row.state in _AFTER_FAULTS and row.repair.hurt and row.infra > 0
 
 
@@ -89,7 +96,10 @@ def _ask_about(draft: Draft, hurt: list[int], damage: Damage) -> None:
     since = draft.now.log_ms - damage.since_ms
     for place in hurt[:_STEPS_MAX]:
         row = draft.row(place)
-        evidence = _evidence(draft, row)
+        if row.state is MISSING_INFO:
+            overdue(draft, place, row)
+            continue
+        evidence = _evidence(draft, place, row)
         _supersede(draft, place, row)
         detail = (
             f"being brought back for {since} ms, {damage.lost} attempts lost in the run,"
@@ -106,9 +116,13 @@ def _ask_about(draft: Draft, hurt: list[int], damage: Damage) -> None:
     draft.reason = REASON
 
 
-def _evidence(draft: Draft, row: StepRow) -> str:
+def _evidence(draft: Draft, place: int, row: StepRow) -> str:
     """Where the step stands at the end of the run's time."""
     flight = row.flight
+    if row.state is PENDING:
+        needs = draft.plan.needs[place]
+        open_needs = [need for need in needs if draft.peek(need).state not in FINAL_STEPS]
+        return "waits behind " + ", ".join(draft.steps[need].name for need in open_needs)
     if row.state is READY:
         return f"ready, {_held_back_by(draft)}"
     if flight is None:

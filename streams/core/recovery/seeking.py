@@ -77,7 +77,7 @@ def look_further(draft: Draft, supplier: int) -> None:
     may_write = draft.plan.writes[supplier]
     for place in draft.head.missing:
         row = draft.peek(place)
-        if row.state is MISSING_INFO and not _asked(row) and row.past is not None:
+        if row.state is MISSING_INFO and not was_asked(row) and row.past is not None:
             missing = draft.context.missing(row.past.missing)
             if missing and may_write.intersection(missing):
                 _further(draft, place, draft.row(place), missing)
@@ -85,7 +85,7 @@ def look_further(draft: Draft, supplier: int) -> None:
 
 def overdue(draft: Draft, place: int, row: StepRow) -> bool:
     """Nobody has supplied the fields in time: a person is asked. False: one has been already."""
-    if row.state is not MISSING_INFO or _asked(row) or row.past is None:
+    if row.state is not MISSING_INFO or was_asked(row) or row.past is None:
         return False
     row.due_ms = _ask(draft, place, row, row.past.missing)
     return True
@@ -103,7 +103,8 @@ def gave_up(draft: Draft, place: int, row: StepRow) -> bool:
     return True
 
 
-def _asked(row: StepRow) -> bool:
+def was_asked(row: StepRow) -> bool:
+    """Whether a person has been asked about the step, and has not answered yet."""
     return row.handled is not None and row.handled.ask is not None
 
 
