@@ -215,8 +215,25 @@ def ended_by(error: BaseException) -> int:
         case KeyboardInterrupt() | typer.Abort():
             return _fail("interrupted", ExitCode.INTERRUPTED)
         case Exception() if (known := _known(error)) is not None:
-            return _fail(f"{error}", known)
+            return _fail(_kafka_words(error) or f"{error}", known)
     raise error
+
+
+def _kafka_words(error: Exception) -> str | None:
+    """What Kafka raised with what to do, its own text being a dump. None for other errors."""
+    from confluent_kafka import KafkaError, KafkaException
+
+    if not isinstance(error, KafkaException):
+        return None
+    fault = error.args[0] if error.args else None
+    if not isinstance(fault, KafkaError):
+        return None
+    if fault.code() in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT):
+        return (
+            f"no Kafka answers: {fault.str()}; start the brokers, or name them in"
+            " DALSEGNO_BOOTSTRAP_SERVERS"
+        )
+    return f"Kafka refused it ({fault.name()}): {fault.str()}"
 
 
 def _fail(line: str, code: ExitCode) -> int:

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from tests.unit.source_tree import ROOT
 from typer.main import get_command
 
@@ -101,6 +102,26 @@ def test_a_failure_is_one_line_and_a_code(
     assert said in line
     assert line.startswith("dalsegno: ")
     assert line.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("_TRANSPORT", "name them in DALSEGNO_BOOTSTRAP_SERVERS"),
+        ("_ALL_BROKERS_DOWN", "name them in DALSEGNO_BOOTSTRAP_SERVERS"),
+        ("_TIMED_OUT", "name them in DALSEGNO_BOOTSTRAP_SERVERS"),
+        ("TOPIC_AUTHORIZATION_FAILED", "Kafka refused it"),
+    ],
+)
+def test_what_kafka_raised_is_told_in_words(
+    kind: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    error = KafkaError(getattr(KafkaError, kind))
+    assert app.ended_by(KafkaException(error)) == ExitCode.UNAVAILABLE
+    line = capsys.readouterr().err
+    assert said in line
+    assert error.str() in line
+    assert "KafkaError{" not in line
 
 
 @pytest.mark.usefixtures("flows")
