@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 import msgspec
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from dalsegno.client import Flow, Worker, WorkerConfig
 from dalsegno.ops.embedded.topics import create_topics
@@ -196,8 +196,7 @@ class Lab:
             )
             reader.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
             self.seen[topic] = []
-        places = [TopicPartition(topic, number) for number in range(PARTITIONS)]
-        end = sum(self.asker.get_watermark_offsets(place, LIMIT_S)[1] for place in places)
+        end = sum(self._end(TopicPartition(topic, number)) for number in range(PARTITIONS))
         deadline = time.monotonic() + LIMIT_S
         while len(self.seen[topic]) < end:  # nothing is deleted and nothing is transactional
             assert time.monotonic() < deadline, f"{topic}: {len(self.seen[topic])} of {end} read"
@@ -205,6 +204,17 @@ class Lab:
                 assert message.error() is None, message.error()
                 self.seen[topic].append(codec.decode(message.value()))
         return self.seen[topic]
+
+    def _end(self, place: TopicPartition) -> int:
+        """A partition that was made just now may have no leader yet."""
+
+        def ask() -> tuple[int, int] | None:
+            try:
+                return self.asker.get_watermark_offsets(place, LIMIT_S)
+            except KafkaException:
+                return None
+
+        return wait_for(f"the end of {place}", ask)[1]
 
     def events(self, run_id: str, *kinds: type[msgspec.Struct]) -> list[msgspec.Struct]:
         """What was reported about a run so far, of these kinds or of all."""
