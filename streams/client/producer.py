@@ -114,10 +114,9 @@ _HOPELESS = frozenset(
         KafkaError.MSG_SIZE_TOO_LARGE,
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
         KafkaError.INVALID_RECORD,
-        KafkaError._UNKNOWN_PARTITION,
-        KafkaError._UNKNOWN_TOPIC,
     }
 )
+"""A topic that is not known is none of these: a broker that is just starting may not know it."""
 
 
 class Producer:

@@ -45,6 +45,26 @@ def test_an_acknowledged_record_has_a_receipt_with_its_append_time(lab: Lab) -> 
     assert lab.producer.deliver(record(1), 2) == Receipt("events", 0, 1, 1_000)
 
 
+@pytest.mark.parametrize(
+    ("code", "retriable"),
+    [
+        (KafkaError._MSG_TIMED_OUT, True),
+        (KafkaError._UNKNOWN_TOPIC, True),
+        (KafkaError._UNKNOWN_PARTITION, True),
+        (KafkaError.MSG_SIZE_TOO_LARGE, False),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, False),
+    ],
+)
+def test_what_a_broker_that_is_just_starting_says_is_no_reason_to_give_a_result_up(
+    lab: Lab, code: int, retriable: bool
+) -> None:
+    """Its metadata may lack a topic for a moment: the library then fails all that waits for it."""
+    lab.kafkas[0].error = KafkaError(code)
+    with pytest.raises(DeliveryFailed) as caught:
+        lab.producer.deliver(record(1), 2)
+    assert caught.value.retriable is retriable
+
+
 def test_a_burst_over_a_full_queue_loses_nothing_and_keeps_its_order(lab: Lab) -> None:
     kafka = lab.kafkas[0]
     kafka.online = False
