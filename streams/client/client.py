@@ -46,6 +46,7 @@ from dalsegno.streams.client.producer import OutRecord, Producer, Receipt
 from dalsegno.streams.client.report import Report
 from dalsegno.streams.client.reported import ReportedSteps
 from dalsegno.streams.client.reporter import Reporter
+from dalsegno.streams.client.request_ids import Request, RequestIds
 from dalsegno.streams.client.run_values import RunValues
 from dalsegno.streams.client.schema import ContextSchema
 from dalsegno.streams.client.views import RunVersion, RunView
@@ -90,6 +91,7 @@ class Client:
         self._advice = Advice(self._engines)
         self._blobs = Blobs(self._engines, from_bytes=self._config.blobs_from_bytes)
         self._written = LastOffsets(_OUTCOMES_MAX)
+        self._ids = RequestIds()
         self._lock = threading.Lock()
         self._answers: AnswerReader | None = None
         self._partitions = 0
@@ -253,15 +255,15 @@ class Client:
 
         Raises `ReportRefused`, `WaitTimeout` (the request stands all the same).
         """
-        self._request(RunPaused(run_id=run_id, request_id=_new_id(), reason=reason), timeout)
+        self._request(RunPaused(run_id=run_id, request_id="", reason=reason), timeout)
 
     def resume(self, run_id: str, reason: str = "", *, timeout: Duration | None = None) -> None:
         """A paused run goes on; as `pause`."""
-        self._request(RunResumed(run_id=run_id, request_id=_new_id(), reason=reason), timeout)
+        self._request(RunResumed(run_id=run_id, request_id="", reason=reason), timeout)
 
     def cancel(self, run_id: str, reason: str = "", *, timeout: Duration | None = None) -> None:
         """The run ends as cancelled; attempts under way are told to stop; as `pause`."""
-        self._request(RunCancelled(run_id=run_id, request_id=_new_id(), reason=reason), timeout)
+        self._request(RunCancelled(run_id=run_id, request_id="", reason=reason), timeout)
 
     def supply(
         self,
@@ -283,7 +285,7 @@ class Client:
         self._connect()
         event = InformationSupplied(
             run_id=run_id,
-            information_id=information_id or _new_id(),
+            information_id=information_id or "",
             ops=set_operations(self._values(run_id).given(fields), schema),
             origin=origin,
             expected_run_version=expected_run_version,
@@ -349,11 +351,12 @@ class Client:
                     partial(_told, self._outcomes, self._under_way),
                 )
 
-    def _request(self, event: RunEvent, timeout: Duration | None) -> None:
+    def _request(self, event: Request, timeout: Duration | None) -> None:
         self._connect()
         kind = type(event).__name__
         self._outcomes.forget_reply(event.run_id, kind)
-        self._send(event)
+        self._send(self._ids.named(event))
+        self._ids.sent(event)
         if timeout is not None:
             self._outcomes.wait_reply(event.run_id, kind, to_s(timeout, "timeout"))
 
@@ -377,10 +380,6 @@ class Client:
 
 def new_run_id() -> str:
     """32 hexadecimal digits, the form of a W3C trace id."""
-    return secrets.token_hex(16)
-
-
-def _new_id() -> str:
     return secrets.token_hex(16)
 
 

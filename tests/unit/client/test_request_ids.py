@@ -1,0 +1,62 @@
+"""A request whose outcome is unknown is repeated as what it was, and not as another one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dalsegno.client import Client, DeliveryFailed
+from dalsegno.schemas import codec, values
+from dalsegno.schemas.events import InformationSupplied, RunCancelled
+from dalsegno.streams.client.producer import OutRecord, Receipt
+from dalsegno.streams.client.request_ids import RequestIds
+
+
+def cancelled(reason: str = "", run_id: str = "r") -> RunCancelled:
+    return RunCancelled(run_id=run_id, request_id="", reason=reason)
+
+
+def test_a_call_that_failed_keeps_its_id_until_it_is_in_the_log() -> None:
+    ids = RequestIds()
+    first = ids.named(cancelled())
+    assert isinstance(first, RunCancelled)
+    assert first.request_id
+    assert ids.named(cancelled()) == first
+    others = [ids.named(cancelled("why")), ids.named(cancelled(run_id="q"))]
+    assert len({first.request_id, *(each.request_id for each in others)}) == 3  # type: ignore[union-attr]
+    ids.sent(cancelled())
+    assert ids.named(cancelled()) != first
+
+
+def test_an_id_that_was_given_stays() -> None:
+    given = InformationSupplied(
+        run_id="r", information_id="mine", ops=values.pack([]), origin="a person"
+    )
+    assert RequestIds().named(given) is given
+
+
+def test_a_cancel_of_unknown_outcome_is_sent_again_under_its_id() -> None:
+    """Else the service would say of a run that the first one has ended: refused."""
+    sent: list[RunCancelled] = []
+
+    class Broker:
+        def deliver(self, record: OutRecord, _timeout_s: float) -> Receipt:
+            sent.append(codec.decode(record.value))  # type: ignore[arg-type]
+            if len(sent) == 1:
+                raise DeliveryFailed(record.topic, record.key, "_MSG_TIMED_OUT", "")
+            return Receipt(record.topic, record.partition, len(sent), 0)
+
+    client: Any = Client(bootstrap_servers="127.0.0.1:9")
+    kafka, client._producer = client._producer, Broker()
+    client._connect, client._partitions = lambda: None, 1
+    try:
+        with pytest.raises(DeliveryFailed):
+            client.cancel("r", "no longer needed")
+        client.cancel("r", "no longer needed")
+        client.cancel("r", "no longer needed")
+    finally:
+        client._producer = kafka
+        client.close()
+    first, again, another = [event.request_id for event in sent]
+    assert first == again != another
