@@ -262,6 +262,7 @@ class CombinedStory(SagaStory):
         if escalation.reminder > REMINDERS_MAX:
             self.fail("P6", f"{escalation.escalation_id} is reminded of for ever")
         self.escalations += 1
+        self.outage.on_package(escalation)
         if escalation.asked == "notice":
             return
         known = self.packages.get(escalation.escalation_id)

@@ -368,6 +368,7 @@ class Story:
 
     def on_escalation(self, escalation: Escalation) -> None:
         self.escalations += 1
+        self.outage.on_package(escalation)
         if escalation.failure_type == FailureType.UNSAFE or escalation.asked == "approval":
             # No further step of the run starts until a person agrees.
             self.gated = True
