@@ -23,7 +23,7 @@ POLICY: Final = "supplier_reruns_max = 1\n"
 documents: Final = Flow(
     NAME,
     version=1,
-    ttl="30m",
+    ttl="2h",
     stop_clocks_for_people=True,
     fields={
         "conclusion": ("map", "What the record concludes: its `text`, and you as its `source`."),

@@ -38,7 +38,7 @@ def _of(order: object) -> Mapping[str, object]:
 
 def declared(name: str, on_failure: Literal["person", "compensate"]) -> Flow:
     """The flow of that name; with `person` a step that fails for good waits for a decision."""
-    flow = Flow(name, version=1, ttl="30m", on_failure=on_failure)
+    flow = Flow(name, version=1, ttl="2h", on_failure=on_failure)
     flow.on_stop(calls.services.close)
 
     @flow.step(

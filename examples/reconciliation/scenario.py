@@ -10,7 +10,7 @@ from typing import Final
 from dalsegno.client import Client, RunResult
 from examples.desk import Desk, Package
 from examples.reconciliation import services
-from examples.reconciliation.flow import NAME, TTL_S, reconciliation
+from examples.reconciliation.flow import NAME, TTL_S, scaled
 from examples.reconciliation.rules import taken_back
 from examples.risk_control.processes import wait_for
 from examples.stage import Stage
@@ -67,7 +67,7 @@ class Scenario:
         begun = time.monotonic()
         for number, account in enumerate(accounts):
             time.sleep(max(0.0, begun + number / _STARTS_PER_S - time.monotonic()))
-            self._client.start(reconciliation, {"account": account}, run_id=account)
+            self._client.start(scaled, {"account": account}, run_id=account)
             self._started.append(account)
             self._look("accounts come in")
 

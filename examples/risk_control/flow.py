@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dalsegno.client import Context, Flow, Invalid, Transient
 from examples.calling import Services
 
-risk = Flow("risk-control", version=1, ttl="30m", secrets=["identity"])
+risk = Flow("risk-control", version=1, ttl="3h", secrets=["identity"])
 
 
 def _url(service: str) -> str:
