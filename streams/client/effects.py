@@ -15,9 +15,11 @@ from __future__ import annotations
 import asyncio
 import enum
 import inspect
+import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
 from dalsegno.schemas import values
@@ -33,6 +35,7 @@ from dalsegno.streams.core.effects import effect_key
 if TYPE_CHECKING:
     from dalsegno.streams.client.attempt import Attempt
 
+_LOG = logging.getLogger("dalsegno.worker")
 R = TypeVar("R")
 
 
@@ -186,8 +189,17 @@ class Effects:
         # A task of its own, which outlives a stop of the body: see the module's text.
         task = asyncio.get_running_loop().create_task(self._act(call))
         self._attempt.effects.add(task)
-        task.add_done_callback(self._attempt.effects.discard)
+        task.add_done_callback(partial(self._ended, call.info.name))
         return await asyncio.shield(task)
+
+    def _ended(self, effect: str, act: asyncio.Task[object]) -> None:
+        attempt = self._attempt
+        attempt.effects.discard(act)
+        if attempt.stopped is None or act.cancelled():
+            return
+        if (error := act.exception()) is not None:
+            # Its body is gone, and a stopped attempt reports nothing: else nobody would hear of it.
+            _LOG.warning("effect %r of %s fails after its stop", effect, attempt.id, exc_info=error)
 
     def perform_here(
         self, call: Call, block: Callable[[Coroutine[None, None, object]], object]

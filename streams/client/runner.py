@@ -207,6 +207,8 @@ class Runner:
         except (Exception, SystemExit) as error:  # noqa: BLE001
             if attempt.stopped is None:
                 await self._fail(attempt, report_of(error))
+            else:
+                _unreported(attempt, error)
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if attempt.stopped is not None or task is None or task.cancelling():
@@ -229,8 +231,8 @@ class Runner:
         except asyncio.CancelledError:
             # A thread cannot be stopped, only told: its slot is taken until it returns.
             await asyncio.wait([work])
-            if not work.cancelled():
-                work.exception()
+            if not work.cancelled() and (error := work.exception()) is not None:
+                _unreported(attempt, error)
             raise
 
     async def _fetch(self, attempt: Attempt) -> None:
@@ -299,7 +301,12 @@ class Runner:
             _LOG.warning("release of %s/%s not acknowledged: %s", event.run_id, event.step, error)
 
 
+<<<<<<< HEAD
 def _check_kept(attempt: Attempt) -> None:
     """What the service does not know of cannot be skipped by the next attempt, nor taken back."""
     if attempt.not_kept:
         raise Permanent(attempt.not_kept, error_class="not_kept")
+=======
+def _unreported(attempt: Attempt, error: BaseException) -> None:
+    _LOG.warning("attempt %s raised after its stop", attempt.id, exc_info=error)
+>>>>>>> d812b48 (SDK: what a body or an effect raises after the stop of its attempt is in the worker's log)

@@ -14,6 +14,7 @@ from dalsegno.client import NOT_DONE, Context, Effect, Permanent, StepStopped, U
 from dalsegno.schemas import values
 from dalsegno.schemas.events import EffectConfirmed, EffectIntended
 from dalsegno.schemas.outputs import EffectStatus, JournalEntry, Outcome
+from dalsegno.streams.client.attempt import StopReason
 from dalsegno.streams.client.effects import Effects
 from dalsegno.streams.core.effects import effect_key, recovery_key
 
@@ -175,6 +176,29 @@ async def test_an_act_that_was_begun_is_confirmed_even_if_its_attempt_is_stopped
     finish.set()
     await asyncio.wait(list(effects._attempt.effects))
     assert [type(event) for event in gate.reported] == [EffectIntended, EffectConfirmed]
+
+
+async def test_an_act_that_fails_after_the_stop_of_its_attempt_is_seen(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    effects = effects_of(FakeGate())
+    begun, finish = asyncio.Event(), asyncio.Event()
+
+    async def act() -> None:
+        begun.set()
+        await finish.wait()
+        raise OSError("connection reset")
+
+    body = asyncio.ensure_future(context(effects).effect("pay", act))
+    await begun.wait()
+    effects._attempt.stopped = StopReason.SUPERSEDED
+    body.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await body
+    finish.set()
+    await asyncio.wait(list(effects._attempt.effects))
+    assert "effect 'pay' of ('r', 's', 1) fails after its stop" in caplog.text
+    assert "connection reset" in caplog.text
 
 
 async def test_an_effect_that_raises_stays_unknown() -> None:
