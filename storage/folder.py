@@ -74,10 +74,13 @@ class EngineFolder:
                 moved.append(int(number))
         return moved
 
-    def remove_aside(self) -> None:
-        """Removes what was set aside, also before a crash."""
-        for path in self.path.glob(f"{_ASIDE}*"):
+    def remove_aside(self) -> list[Path]:
+        """Removes what was set aside, also before a crash. What cannot be removed."""
+        found = list(self.path.glob(f"{_ASIDE}*"))
+        for path in found:
+            # One that cannot be removed keeps no other: it is told, and tried again.
             shutil.rmtree(path, ignore_errors=True)
+        return [path for path in found if path.exists()]
 
     def _made(self, number: int, generation: int) -> Path:
         path = self._path(number, generation)

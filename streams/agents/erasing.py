@@ -259,7 +259,11 @@ class Eraser:
         tier, now_s = self._context.warm, time.monotonic()
         if tier is not None and now_s - self._swept_s >= _SWEEP_S:
             self._swept_s = now_s
-            await in_daemon_thread(tier.sweep, "sweep-databases")
+            for path in await in_daemon_thread(tier.sweep, "sweep-databases"):
+                self._context.metrics.count(
+                    metrics_erasing.ERASURE_FAILURES, store="local database"
+                )
+                log.error("an old database cannot be removed", path=str(path))
 
     def _failed(self, partition: int, store: str, error: Exception) -> bool:
         self._context.metrics.count(metrics_erasing.ERASURE_FAILURES, store=store)

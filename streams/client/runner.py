@@ -301,12 +301,11 @@ class Runner:
             _LOG.warning("release of %s/%s not acknowledged: %s", event.run_id, event.step, error)
 
 
-<<<<<<< HEAD
 def _check_kept(attempt: Attempt) -> None:
     """What the service does not know of cannot be skipped by the next attempt, nor taken back."""
     if attempt.not_kept:
         raise Permanent(attempt.not_kept, error_class="not_kept")
-=======
+
+
 def _unreported(attempt: Attempt, error: BaseException) -> None:
     _LOG.warning("attempt %s raised after its stop", attempt.id, exc_info=error)
->>>>>>> d812b48 (SDK: what a body or an effect raises after the stop of its attempt is in the worker's log)

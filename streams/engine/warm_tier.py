@@ -177,16 +177,17 @@ class WarmTier:
         """Stores that were last caught up before this time are no longer sure (Unix ms)."""
         return now_ms() - self.changelog.tombstones_ms // 2
 
-    def sweep(self) -> None:
+    def sweep(self) -> list[Path]:
         """Removes databases of partitions that others have, once they are too old to be believed:
-        what was erased since may still be in them. Blocks.
+        what was erased since may still be in them. Those that cannot be removed. Blocks.
         """
         with self._closed:
             moved = self._folder.set_aside(self._in_use, self.too_old_ms() / 1_000)
         # Nobody waits for this: a partition that is opened meanwhile has another folder.
-        self._folder.remove_aside()
+        left = self._folder.remove_aside()
         for partition in moved:
-            log.info("old database removed", partition=partition)
+            log.info("old database out of use", partition=partition)
+        return left
 
     def stamp(self) -> int:
         """A later date than all before."""

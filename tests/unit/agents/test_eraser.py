@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -76,7 +78,7 @@ class Context:
     def __init__(self) -> None:
         self.settings = EngineSettings()
         self.metrics = EngineMetrics()
-        self.warm = None
+        self.warm: object = None
         self.blobs: object = None
 
 
@@ -158,6 +160,14 @@ async def test_it_waits_for_the_local_database() -> None:
     warm.ready = True
     await stand.turn()
     assert [each.store for each in stand.task.said[0].stores][-1] == "local database"
+
+
+async def test_an_old_database_that_cannot_be_removed_is_counted() -> None:
+    stand = Stand(erased())
+    stand.owner.context.warm = SimpleNamespace(sweep=lambda: [Path("aside-1")])
+    assert await stand.turn(), "no partition waits for it"
+    text = stand.owner.context.metrics.text()
+    assert b'dalsegno_erasure_failures_total{store="local database"} 1.0' in text
 
 
 async def test_it_waits_until_the_archive_has_what_came_before_the_request() -> None:

@@ -92,3 +92,15 @@ def test_old_databases_of_partitions_that_are_not_in_use_are_removed(tmp_path: P
     again.remove_aside()
     assert {path.name for path in again.path.iterdir()} == {*left, anew.name, "lock"}
     again.release()
+
+
+def test_an_old_database_that_cannot_be_removed_is_told_and_keeps_no_other(tmp_path: Path) -> None:
+    folder = EngineFolder.take(tmp_path)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (folder.path / "partition-0.0").symlink_to(elsewhere)  # which `rmtree` does not remove
+    newest_s = folder.partition(1).stat().st_mtime
+    assert folder.set_aside(set(), before_s=newest_s + 1) == [0, 1]
+    [left] = folder.remove_aside()
+    assert left.is_symlink()
+    folder.release()
