@@ -273,8 +273,10 @@ async def _first(
 
 
 async def _stop_app(app: faust.App) -> None:
-    with contextlib.suppress(TimeoutError):
+    try:
         await asyncio.wait_for(app.stop(), _FAUST_STOP_S)
+    except TimeoutError:
+        log.warning("the Faust app has not stopped in time, and is left", limit_s=_FAUST_STOP_S)
 
 
 def _exit_code(reason: BaseException | None) -> ExitCode:

@@ -185,7 +185,12 @@ class BatchConsumer(driver.Consumer):  # type: ignore[misc]
         await super().on_stop()
 
     async def _end(self) -> None:
-        await self.ownership.close()
+        try:
+            await self.ownership.close()
+        finally:
+            await self._let_go()
+
+    async def _let_go(self) -> None:
         if self._looking is not None:
             self._looking.cancel()
         if self._poller is not None:

@@ -148,6 +148,19 @@ class HeartbeatFeed:
     async def _restart(self, pause_s: float) -> None:
         """A new monitor that knows what is in flight, and reads the heartbeats back."""
         await asyncio.sleep(pause_s)
+        try:
+            await self._begin_anew()
+        except Exception:
+            # The boundary of this task: nobody awaits it, and the monitor would stay off unseen.
+            log.exception("monitor not begun anew", partition=self._host.number)
+            self._fail()
+            return
+        self.failed = False
+        self._context.metrics.count(catalogue.MONITOR_RESTARTS)
+        self._guard(lambda: self._monitor.attempts(list(self._in_flight.items())))
+        self._context.joined().wake()
+
+    async def _begin_anew(self) -> None:
         await self._monitor.close()
         assert self._context.monitors is not None
         self._monitor = self._context.monitors(self._host)
@@ -158,11 +171,7 @@ class HeartbeatFeed:
                 log.warning("heartbeats not found, asking again", error=repr(error))
                 await asyncio.sleep(_PAUSE_FIRST_S)
             else:
-                break
-        self.failed = False
-        self._context.metrics.count(catalogue.MONITOR_RESTARTS)
-        self._guard(lambda: self._monitor.attempts(list(self._in_flight.items())))
-        self._context.joined().wake()
+                return
 
     def give_up(self, error: Exception) -> None:
         """Read no further: at a record that the client cannot take apart it would stay for ever."""

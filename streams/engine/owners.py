@@ -74,6 +74,10 @@ class OwnersView:
                 # What we know may be old for a while; a proxied call that fails says so.
                 log.warning("owners topic not readable, trying again", error=repr(error))
                 await asyncio.sleep(_RETRY_S)
+            except Exception:
+                # The boundary of this task: nobody awaits it before the engine stops.
+                log.exception("owners topic not readable, trying again")
+                await asyncio.sleep(_RETRY_S)
 
     async def _read(self, consumer: AIOKafkaConsumer) -> None:
         for records in (await consumer.getmany(timeout_ms=_POLL_MS)).values():

@@ -10,16 +10,28 @@ import pytest
 from aiohttp import ClientSession
 from tests.unit.engine.test_outputs import Bench, settle
 
-from dalsegno.schemas.outputs import DeadLetter
+from dalsegno.schemas.codec import encode
+from dalsegno.schemas.outputs import Claim, DeadLetter
 from dalsegno.streams.core.actions import Output, PutAside
 from dalsegno.streams.core.sequence import Sequence
-from dalsegno.streams.engine import gauges, janitor
+from dalsegno.streams.engine import app, gauges, janitor
+from dalsegno.streams.engine.consumer import BatchConsumer
 from dalsegno.streams.engine.janitor import EngineService, Janitor
 from dalsegno.streams.engine.metrics import EngineMetrics
+from dalsegno.streams.engine.owners import OwnersView
 from dalsegno.streams.engine.settings import EngineSettings
 from dalsegno.streams.engine.web import EngineWeb
 
 SETTINGS = EngineSettings(bootstrap_servers="127.0.0.1:1", http_host="127.0.0.1", http_port=0)
+CLAIM = Claim(
+    partition=3,
+    owner="e",
+    url="http://e",
+    claim_id="c",
+    rules_known=(1,),
+    code_version="1",
+    claimed_at_ms=1,
+)
 
 
 def letter(offset: int) -> Output:
@@ -74,6 +86,84 @@ async def test_metrics_that_cannot_be_collected_are_no_page_of_zeros(
     assert "no such process" in caplog.text
 
 
+class OwnersTopic:
+    """A consumer of it whose first read fails; `end` is set by the third."""
+
+    def __init__(self) -> None:
+        self.reads = 0
+        self.end = asyncio.Event()
+
+    async def getmany(self, **_: object) -> dict[str, list[object]]:
+        self.reads += 1
+        match self.reads:
+            case 1:
+                raise UnicodeDecodeError("utf-8", b"\xff", 0, 1, "the name of a header")
+            case 2:
+                return {"owners": [SimpleNamespace(key=b"3", value=encode(CLAIM))]}
+        self.end.set()
+        await asyncio.Event().wait()
+        raise AssertionError("it waits for ever")
+
+    async def stop(self) -> None:
+        """As the client's."""
+
+
+async def test_a_reader_of_the_owners_says_what_fails_and_goes_on(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Nobody awaits it before the engine stops: its end would only be seen in stale owners."""
+    view, topic = OwnersView(SETTINGS), OwnersTopic()
+    view._task = asyncio.create_task(view._follow(topic))  # type: ignore[arg-type]
+    await asyncio.wait_for(topic.end.wait(), 60)
+    assert "owners topic not readable" in capsys.readouterr().out
+    assert view.claims == {3: CLAIM}
+    await view.close()
+
+
+class StopsNever:
+    """A Faust app that hangs."""
+
+    async def stop(self) -> None:
+        await asyncio.Event().wait()
+
+
+async def test_a_faust_app_that_does_not_stop_is_left_and_that_is_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(app, "_FAUST_STOP_S", 0.01)
+    await app._stop_app(StopsNever())
+    assert "has not stopped in time" in capsys.readouterr().out
+
+
+class Client(BatchConsumer):
+    """What ends at a stop, without Faust and Kafka."""
+
+    def __init__(self, ownership: object, poller: object) -> None:
+        self.ownership, self._poller = ownership, poller
+        self._looking = self.membership = None
+
+
+async def test_partitions_that_do_not_close_cleanly_do_not_keep_the_poller_open() -> None:
+    closed: list[str] = []
+
+    class Poller:
+        async def close(self) -> None:
+            closed.append("poller")
+
+    class Partitions:
+        context = SimpleNamespace(settings=SETTINGS)
+
+        async def close(self) -> None:
+            raise BaseExceptionGroup("not closed cleanly", [RuntimeError("a fault of ours")])
+
+        def saved_positions(self) -> dict[object, int]:
+            return {}
+
+    with pytest.raises(BaseExceptionGroup, match="not closed cleanly"):
+        await Client(Partitions(), Poller())._end()
+    assert closed == ["poller"]
+
+
 class Rig:
     """A janitor of an engine without partitions."""
 
@@ -89,8 +179,8 @@ class Rig:
             saved_positions=dict,
             stop_engine=self.stopped_by.set_result,
         )
-        app: Any = SimpleNamespace(crashed=False)
-        self.janitor = Janitor(ownership, app, services)
+        faust_app: Any = SimpleNamespace(crashed=False)
+        self.janitor = Janitor(ownership, faust_app, services)
 
 
 async def test_a_metric_that_cannot_be_counted_ends_the_engine_rather_than_its_ticks(

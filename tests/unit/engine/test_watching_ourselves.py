@@ -240,3 +240,29 @@ async def test_a_monitor_that_fails_again_and_again_stays_off(
     assert host.count(catalogue.MONITOR_FAILURES) == RESTARTS_MAX + 1
     assert host.pauses == sorted(host.pauses), "the pauses grow"
     await feed.close()
+
+
+async def test_a_monitor_that_cannot_be_made_is_seen_and_tried_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    host = Host(monkeypatch)
+    feed = await HeartbeatFeed.start(host, host, [])  # type: ignore[arg-type]
+    host.failing = True
+    feed.attempts([(("r", "a"), attempt("a"))], ())  # type: ignore[list-item]
+    host.failing = False
+    made, troubles = host.monitors, iter([RuntimeError("no memory for it")])
+
+    def make(given: object) -> Monitor:
+        for error in troubles:
+            raise error
+        return made(given)
+
+    host.monitors = make  # type: ignore[method-assign]
+    await feed._restarting  # type: ignore[misc]
+    assert feed.failed
+    assert "no memory for it" in capsys.readouterr().out
+    assert host.count(catalogue.MONITOR_FAILURES) == 2
+    await feed._restarting  # type: ignore[misc]
+    assert not feed.failed
+    assert host.count(catalogue.MONITOR_RESTARTS) == 1
+    await feed.close()
