@@ -45,4 +45,4 @@ class Table(Protocol):
         """How it is."""
 
     def close(self) -> None:
-        """Flush if it can be, and let go of it. Never raises for what is stored."""
+        """Flush it, and let go of it either way. Raises `StoreError` if it was not flushed."""

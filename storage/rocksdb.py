@@ -152,7 +152,7 @@ class RocksTable:
         return self._call(ask, writing=False)
 
     def close(self) -> None:
-        """Flush if it can be, and let go of it."""
+        """Flush it, and let go of it either way. Raises `StoreError` if it was not flushed."""
         with self._idle:
             if not self._open:
                 return
@@ -163,8 +163,7 @@ class RocksTable:
         try:
             self._db.close()
         except Exception as error:
-            if not isinstance(_typed(error, writing=True), StoreError):
-                raise
+            raise _typed(error, writing=True) from error
 
     def _call(self, work: Callable[[], T], *, writing: bool) -> T:
         if self._process != os.getpid():

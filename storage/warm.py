@@ -214,7 +214,7 @@ class WarmStore:
         return self._table.stat()
 
     def close(self) -> None:
-        """Let go of the table."""
+        """Let go of the table. Raises `StoreError` if it was not flushed."""
         self._table.close()
 
 

@@ -150,7 +150,7 @@ class WarmTier:
         try:
             return WarmStore(table, f"{self.changelog.identity}/{partition}")
         except StoreLostError:
-            table.close()
+            _close(partition, table)
             raise
 
     def wipe(self, partition: int, store: WarmStore | None, reason: str, why: str) -> WarmStore:
@@ -158,15 +158,17 @@ class WarmTier:
         log.warning("database thrown away", partition=partition, reason=reason, why=why)
         self.metrics.count(metrics_warm.WARM_WIPED, reason=reason)
         if store is not None:
-            store.close()
+            _close(partition, store)
         return self._made(partition, self._folder.another(partition))
 
     def close_store(self, partition: int, store: WarmStore, *, condemned: bool = False) -> None:
         """Let go of a store. Blocks while it is flushed. `condemned`: it must not be used again."""
-        store.close()
-        if condemned:
-            self._folder.another(partition)
-        self._let_go(partition)
+        try:
+            _close(partition, store)
+            if condemned:
+                self._folder.another(partition)
+        finally:
+            self._let_go(partition)
 
     def _let_go(self, partition: int) -> None:
         with self._closed:
@@ -262,6 +264,14 @@ class WarmTier:
         self.readers.shutdown()
         self.writers.shutdown()
         self._folder.release()
+
+
+def _close(partition: int, held: Table | WarmStore) -> None:
+    try:
+        held.close()
+    except StoreError as error:
+        # Nothing is lost: the changelog has it, and is read from further back.
+        log.warning("database not flushed", partition=partition, error=str(error))
 
 
 def now_ms() -> int:

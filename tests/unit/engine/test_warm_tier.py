@@ -14,6 +14,7 @@ from benchmarks.engine_lab.load import run_events
 from tests.unit.engine.warm_bench import HOUR_MS, Bench, Disk, disk, make_tier, tier, wiped
 
 from dalsegno.storage.errors import StoreFullError
+from dalsegno.storage.folder import EngineFolder
 from dalsegno.storage.warm import Place
 from dalsegno.streams.core.partition import Partition
 from dalsegno.streams.core.record import Record
@@ -136,6 +137,27 @@ def test_partitions_are_opened_and_closed_while_old_databases_are_removed(
     (folder,) = tier.path.glob("partition-0.*")
     assert not (folder / "data").exists()
     assert list(tier.path.rglob("data")) == []
+
+
+def test_one_that_is_not_flushed_and_not_replaced_is_closed_all_the_same(
+    tier: WarmTier,
+    disk: Disk,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def full(*_: object) -> Path:
+        raise StoreFullError("No space left on device")
+
+    store = tier.open(0)
+    with monkeypatch.context() as patched:
+        patched.setattr(disk.newest, "close", full)
+        patched.setattr(EngineFolder, "another", full)
+        with pytest.raises(StoreFullError):
+            tier.close_store(0, store, condemned=True)
+    assert "database not flushed" in capsys.readouterr().out
+    monkeypatch.setattr("dalsegno.streams.engine.warm_tier._CLOSING_S", 0.0)
+    tier.open(0)
+    assert "still open" not in capsys.readouterr().out
 
 
 async def test_runs_leave_once_they_are_stored_and_not_before(tier: WarmTier, disk: Disk) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -105,6 +106,21 @@ def test_the_same_folder_is_refused_while_it_is_open(tmp_path: Path) -> None:
     first.close()
 
 
+def test_one_that_cannot_be_flushed_says_so_and_is_let_go_of(tmp_path: Path) -> None:
+    held = rocks(tmp_path)
+    held.write({b"k%d" % n: os.urandom(5_000) for n in range(50)})
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
+    try:
+        with pytest.raises(StoreError, match="too large"):
+            held.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    again = rocks(tmp_path)
+    assert again.get_many([b"k1"]) == [None]
+    again.close()
+
+
 def test_a_forked_process_is_refused(tmp_path: Path) -> None:
     held = rocks(tmp_path)
     child = os.fork()
@@ -190,7 +206,8 @@ def test_a_folder_deleted_under_it_is_found_at_the_next_flush(tmp_path: Path) ->
     (tmp_path / "db").rmdir()
     with pytest.raises(StoreLostError):
         held.flush()
-    held.close()
+    with pytest.raises(StoreLostError):
+        held.close()
 
 
 FULL = """
