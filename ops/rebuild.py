@@ -15,6 +15,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
+import msgspec
+
 from dalsegno.ops.archived import chain_of, counts_of
 from dalsegno.ops.folding import fold_records
 from dalsegno.ops.kafka.fault_points import append_to_faults
@@ -24,7 +26,6 @@ from dalsegno.ops.put_down import LOST, SOURCE, apply_here, follow, give_up
 from dalsegno.ops.whole_log import whole_log
 from dalsegno.schemas import codec
 from dalsegno.schemas.control import PolicySet, RunRestored
-from dalsegno.schemas.errors import DecodeError
 from dalsegno.schemas.events import RunResumed
 from dalsegno.storage.archive.archive import Archive
 from dalsegno.storage.archive.objects import ArchiveError, Objects, Trouble
@@ -127,10 +128,7 @@ def _begun(settings: EngineSettings, reader: Reader, number: int) -> _Begun:
     resumed: set[str] = set()
     policy = False
     for record in reader.read(topic, number):
-        try:
-            event = codec.decode(record.value or b"")
-        except DecodeError:
-            event = None
+        event = codec.decode_if(msgspec.Struct, record.value)
         if not policy:
             if not isinstance(event, PolicySet) or event.source != SOURCE:
                 raise RebuildRefused(

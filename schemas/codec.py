@@ -9,7 +9,7 @@ where.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -26,6 +26,7 @@ HEAD_BYTES: Final = 10
 VALUE_BYTES_MAX: Final = 16 * 1024 * 1024
 """No record is larger, whatever a broker allows; checked before anything is read or written."""
 
+K = TypeVar("K", bound=msgspec.Struct)
 _REFUSALS: Final = (Refused, IndexError, UnicodeError)
 
 
@@ -62,6 +63,16 @@ class Codec:
         if at != len(value):
             raise self._body_error(value)
         return record  # type: ignore[no-any-return]
+
+    def decode_if(self, kind: type[K], value: bytes | None) -> K | None:
+        """The record if it is of this kind; None for another, a tombstone, or what newer code
+        wrote. For readers that leave alone what they do not know.
+        """
+        try:
+            record = self.decode(value or b"")
+        except DecodeError:
+            return None
+        return record if isinstance(record, kind) else None
 
     def kind_of(self, value: bytes) -> str:
         """The kind that the first ten bytes name, or empty."""
@@ -103,4 +114,5 @@ _CODEC: Final = Codec(registry())
 
 encode = _CODEC.encode
 decode = _CODEC.decode
+decode_if = _CODEC.decode_if
 kind_of = _CODEC.kind_of

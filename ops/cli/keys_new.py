@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dalsegno.ops.cli.failures import Refused, Unavailable
+from dalsegno.ops.cli.append_each import append_each
+from dalsegno.ops.cli.failures import Refused
 from dalsegno.ops.cli.settings import read_settings
 from dalsegno.schemas.control import DecisionType
 
@@ -54,28 +55,26 @@ def new(
 
 
 def _allow(key: DecisionKey) -> None:
-    """Appends the policy with this key to every partition that does not list it."""
+    """Appends the policy with this key to every partition, or to none if one lists its id."""
     import msgspec
 
     from dalsegno.ops.cli.in_force import read_in_force
     from dalsegno.ops.kafka.in_force import policy_of
-    from dalsegno.ops.kafka.writer import AppendError, Writer
     from dalsegno.schemas.control import PolicySet
 
     settings = read_settings()
-    writer = Writer(settings)
+    events = []
     for each in read_in_force(settings, PolicySet):
         policy = policy_of(each)
         if any(other.key_id == key.key_id for other in policy.decision_keys):
             raise Refused(f"partition {each.partition} lists a key {key.key_id!r} already")
-        event = PolicySet(
-            source="cli",
-            partition=each.partition,
-            number=each.next_number,
-            policy=msgspec.structs.replace(policy, decision_keys=(*policy.decision_keys, key)),
+        events.append(
+            PolicySet(
+                source="cli",
+                partition=each.partition,
+                number=each.next_number,
+                policy=msgspec.structs.replace(policy, decision_keys=(*policy.decision_keys, key)),
+            )
         )
-        try:
-            writer.append_control(event)
-        except AppendError as error:
-            raise Unavailable(f"{error} (partitions before {each.partition} have it)") from error
+    append_each(settings, events)
     print(f"# {key.holder} may decide from now on")

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dalsegno.ops.cli.failures import Refused, Unavailable, UsageFault
+from dalsegno.ops.cli.append_each import append_each
+from dalsegno.ops.cli.failures import Refused, UsageFault
 from dalsegno.ops.cli.in_force import read_in_force
 from dalsegno.ops.cli.render import print_table
 from dalsegno.ops.cli.settings import read_settings
@@ -24,7 +25,6 @@ def apply(
 ) -> None:
     """Append the policy of a file to every partition."""
     from dalsegno.ops.kafka.in_force import policy_of
-    from dalsegno.ops.kafka.writer import AppendError, Writer
     from dalsegno.ops.policy_file import PolicyFileError, changes, load_policy
     from dalsegno.schemas.control import PolicySet
 
@@ -45,18 +45,18 @@ def apply(
     print_table(("partition", "setting", "before", "after"), rows, "nothing changes")
     if not changed or not (yes or typer.confirm("append this to the log?")):
         return
-    writer = Writer(settings)
-    for each in changed:
-        event = PolicySet(
-            source="cli",
-            partition=each.partition,
-            number=each.next_number,
-            policy=wanted[each.partition],
-        )
-        try:
-            writer.append_control(event)
-        except AppendError as error:
-            raise Unavailable(f"{error} (partitions before {each.partition} have it)") from error
+    append_each(
+        settings,
+        [
+            PolicySet(
+                source="cli",
+                partition=each.partition,
+                number=each.next_number,
+                policy=wanted[each.partition],
+            )
+            for each in changed
+        ],
+    )
     _to_faults(settings, {each.partition: wanted[each.partition] for each in changed})
     print(f"appended to {len(changed)} partition(s)")
 

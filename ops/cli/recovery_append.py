@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from dalsegno.ops.cli.append_each import append_each
 from dalsegno.ops.cli.failures import Refused, Unavailable
 from dalsegno.ops.cli.settings import read_settings
 
@@ -22,7 +23,6 @@ def append_everywhere(event: EventFor, scope: tuple[str, str] | None = None) -> 
     from dalsegno.ops.cli.recovery_tables import frozen_in
     from dalsegno.ops.kafka.engines import Engines
     from dalsegno.ops.kafka.reader import Reader
-    from dalsegno.ops.kafka.writer import AppendError, Writer
 
     settings = read_settings()
     found = {row["partition"]: row for row in Engines.find(settings).recovery("", "", 1, 1)}
@@ -36,12 +36,6 @@ def append_everywhere(event: EventFor, scope: tuple[str, str] | None = None) -> 
         rows = [row for row in rows if frozen_in(row, *scope)]
         if not rows:
             raise Refused("this very scope is not frozen: see `dalsegno recovery preview`")
-    writer = Writer(settings)
-    for row in rows:
-        numbers = [row[name] for name in ("partition", "frozen_number", "released_number")]
-        partition, frozen, released = (int(str(number)) for number in numbers)
-        try:
-            writer.append_control(event(partition, frozen, released))
-        except AppendError as error:
-            raise Unavailable(f"{error} (partitions before {partition} have it)") from error
+    numbers = ("partition", "frozen_number", "released_number")
+    append_each(settings, [event(*(int(str(row[name])) for name in numbers)) for row in rows])
     return len(rows)

@@ -4,7 +4,8 @@ from typing import Annotated
 
 import typer
 
-from dalsegno.ops.cli.failures import Refused, Unavailable
+from dalsegno.ops.cli.append_each import append_each
+from dalsegno.ops.cli.failures import Refused
 from dalsegno.ops.cli.in_force import read_in_force
 from dalsegno.ops.cli.settings import read_settings
 
@@ -15,7 +16,6 @@ def activate(
     """Append the marker to every partition, once every partition's owner knows the rules."""
     from dalsegno.ops.kafka.engines import claims
     from dalsegno.ops.kafka.in_force import rules_of
-    from dalsegno.ops.kafka.writer import AppendError, Writer
     from dalsegno.schemas.control import RulesChanged
 
     settings = read_settings()
@@ -31,16 +31,16 @@ def activate(
                 f"{list(claim.rules_known)}, not {version}: upgrade it first"
             )
     behind = [each for each in found if rules_of(each) != version]
-    writer = Writer(settings)
-    for each in behind:
-        event = RulesChanged(
-            source="cli",
-            partition=each.partition,
-            number=each.next_number,
-            rules_version=version,
-        )
-        try:
-            writer.append_control(event)
-        except AppendError as error:
-            raise Unavailable(f"{error} (partitions before {each.partition} have it)") from error
+    append_each(
+        settings,
+        [
+            RulesChanged(
+                source="cli",
+                partition=each.partition,
+                number=each.next_number,
+                rules_version=version,
+            )
+            for each in behind
+        ],
+    )
     print(f"rules {version}: appended to {len(behind)} of {len(found)} partition(s)")

@@ -9,7 +9,6 @@ import msgspec
 from dalsegno.ops.http import NotHttpError, http_get
 from dalsegno.ops.kafka.reader import Reader
 from dalsegno.schemas import codec
-from dalsegno.schemas.errors import DecodeError
 from dalsegno.schemas.outputs import Claim
 from dalsegno.streams.engine.settings import EngineSettings
 
@@ -36,11 +35,8 @@ def claims(settings: EngineSettings) -> dict[int, Claim]:
     with Reader(settings) as reader:
         for partition in range(reader.partitions(settings.topics.owners)):
             for record in reader.read(settings.topics.owners, partition):
-                try:
-                    claim = codec.decode(record.value or b"")
-                except DecodeError:
-                    continue  # a tombstone, or a claim of newer code: its owner is asked by others
-                if isinstance(claim, Claim):
+                claim = codec.decode_if(Claim, record.value)
+                if claim is not None:
                     found[claim.partition] = claim
     return found
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from dalsegno.ops.kafka.reader import Headers, Reader
 from dalsegno.ops.kafka.writer import Writer
 from dalsegno.schemas import codec, headers
-from dalsegno.schemas.errors import DecodeError
 from dalsegno.schemas.outputs import DeadLetter
 from dalsegno.schemas.partitioner import partition_for
 from dalsegno.streams.engine.settings import EngineSettings
@@ -123,8 +122,5 @@ def _letter(found: Headers) -> tuple[DeadLetter, bytes, int] | None:
     markers = [value for name, value in found if name == headers.DEAD_LETTER]
     if not markers:
         return None
-    try:
-        letter = codec.decode(markers[-1])
-    except DecodeError:
-        return None  # of newer code: an older command line leaves it alone
-    return (letter, markers[-1], len(markers) - 1) if isinstance(letter, DeadLetter) else None
+    letter = codec.decode_if(DeadLetter, markers[-1])
+    return None if letter is None else (letter, markers[-1], len(markers) - 1)

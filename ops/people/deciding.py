@@ -5,12 +5,13 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from dalsegno.ops.kafka.reader import Reader, ReadError
 from dalsegno.ops.kafka.writer import AppendError, NoKeyError, Writer
 from dalsegno.ops.people.keys import SigningKey
 from dalsegno.schemas import codec, headers, values
 from dalsegno.schemas.control import DecisionMade, DecisionType
-from dalsegno.schemas.errors import DecodeError
 from dalsegno.schemas.outputs import DeadLetter, Escalation, Outcome, Transition
 from dalsegno.streams.engine.settings import EngineSettings
 
@@ -182,10 +183,7 @@ def _heard(
 ) -> tuple[int, bool, str, str] | None:
     """(offset of the decision, whether it was taken, reason, detail), if a record says so."""
     markers = [each for name, each in found if name == headers.DEAD_LETTER]
-    try:
-        record = codec.decode(markers[-1] if markers else value or b"")
-    except DecodeError:
-        return None
+    record = codec.decode_if(msgspec.Struct, markers[-1] if markers else value)
     if isinstance(record, DeadLetter) and record.kind == "DecisionMade":
         return record.offset, False, record.reason, record.detail
     if isinstance(record, Transition) and record.cause == "DecisionMade":

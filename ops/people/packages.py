@@ -11,7 +11,6 @@ from typing import TypeVar
 
 from dalsegno.ops.kafka.reader import Reader
 from dalsegno.schemas import codec
-from dalsegno.schemas.errors import DecodeError
 from dalsegno.schemas.outputs import Escalation, Outcome, RunState, StepState, Transition
 from dalsegno.streams.core.run_table import FINAL_RUNS
 from dalsegno.streams.core.tombstones import erased_name, is_erased_name
@@ -142,9 +141,6 @@ def _decoded(
     start: int | None = None,
 ) -> Iterator[K]:
     for record in reader.read(topic, partition, start):
-        try:
-            value = codec.decode(record.value or b"")
-        except DecodeError:
-            continue  # its value was left out, or newer code wrote it
-        if isinstance(value, kind):
+        value = codec.decode_if(kind, record.value)
+        if value is not None:
             yield value

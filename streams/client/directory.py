@@ -15,7 +15,6 @@ from confluent_kafka import (
 )
 
 from dalsegno.schemas import codec
-from dalsegno.schemas.errors import DecodeError
 from dalsegno.schemas.outputs import Claim
 from dalsegno.streams.client.config import ClientConfig
 from dalsegno.streams.client.errors import DeliveryFailed, SettingsError
@@ -110,11 +109,8 @@ class Directory:
 
 
 def _take(found: dict[int, str], value: bytes) -> None:
-    try:
-        claim = codec.decode(value)
-    except DecodeError:
-        return  # the layout's record, a tombstone, or a claim of newer code: others can be asked
-    if isinstance(claim, Claim) and claim.url:
+    claim = codec.decode_if(Claim, value)  # beside the layout's record, and tombstones
+    if claim is not None and claim.url:
         found[claim.partition] = claim.url.rstrip("/")
 
 

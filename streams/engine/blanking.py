@@ -153,11 +153,8 @@ def _stone_of(kept: Kept, stones: Stones) -> tuple[bytes, Tombstone] | None:
 
 
 def _outcome(kept: Kept) -> Iterator[tuple[int, str]]:
-    try:
-        transition = codec.decode(kept.value or b"")
-    except DecodeError:
-        return
-    if isinstance(transition, Transition) and not transition.cause.startswith("timer:"):
+    transition = codec.decode_if(Transition, kept.value)
+    if transition is not None and not transition.cause.startswith("timer:"):
         put_aside = transition.reason == "apply_raised"
         yield (
             transition.cause_offset,
@@ -216,11 +213,7 @@ def _confirmed(kept: Kept) -> ArchiveConfirmed | None:
         told = dict(kept.headers).get(_EVENT, b"")
     if codec.kind_of(told) != ArchiveConfirmed.__name__:
         return None
-    try:
-        event = codec.decode(told)
-    except DecodeError:
-        return None
-    return event if isinstance(event, ArchiveConfirmed) else None
+    return codec.decode_if(ArchiveConfirmed, told)
 
 
 def _untold(kept: Kept) -> str:

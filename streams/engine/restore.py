@@ -16,8 +16,7 @@ from typing import Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from dalsegno.schemas import headers
-from dalsegno.schemas.codec import decode
-from dalsegno.schemas.errors import DecodeError
+from dalsegno.schemas.codec import decode_if
 from dalsegno.schemas.outputs import Claim
 from dalsegno.streams.client.record_headers import HeaderNamesError, headers_of
 from dalsegno.streams.core.sequence import Sequence
@@ -167,11 +166,8 @@ def _take(messages: Iterable[Message], changes: dict[bytes, bytes | None], claim
 
 
 def _claim_id(value: bytes | None) -> str:
-    try:
-        claim = decode(value or b"")
-    except DecodeError:
-        return ""  # of a newer code that we do not know: it is not ours
-    return claim.claim_id if isinstance(claim, Claim) else ""
+    claim = decode_if(Claim, value)
+    return "" if claim is None else claim.claim_id
 
 
 def read_tails(consumer: Consumer, job: RestoreJob) -> dict[str, Sequence]:

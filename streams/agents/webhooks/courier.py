@@ -14,7 +14,6 @@ from confluent_kafka import KafkaException, Message
 
 from dalsegno.schemas import codec
 from dalsegno.schemas.control import Webhook
-from dalsegno.schemas.errors import DecodeError
 from dalsegno.schemas.outputs import Escalation
 from dalsegno.streams.agents.webhooks.feed import Feed
 from dalsegno.streams.agents.webhooks.ledger import Ledger
@@ -152,7 +151,7 @@ class Courier:
         if not ledger.read(offset, _count_of(record)):
             self._dirty(number)
             return
-        package = _package(record.value())
+        package = codec.decode_if(Escalation, record.value())
         if package is None or (self._hook.flows and package.flow not in self._hook.flows):
             self._settle((number, offset))
             return
@@ -276,11 +275,3 @@ def _count_of(record: Message) -> int:
     """The dense count of an output; 0 of what is none."""
     sequence = sequence_in(record)
     return 0 if sequence is None else sequence.count
-
-
-def _package(value: bytes | None) -> Escalation | None:
-    try:
-        package = codec.decode(value or b"")
-    except DecodeError:
-        return None  # its value was left out, or newer code wrote it
-    return package if isinstance(package, Escalation) else None

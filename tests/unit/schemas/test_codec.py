@@ -288,3 +288,12 @@ def test_null_and_defaults_stay_apart() -> None:
     policy = records.sample("PolicySet")
     assert isinstance(policy, PolicySet)
     assert codec.decode(codec.encode(policy)) == policy
+
+
+@pytest.mark.parametrize(
+    "value", [None, b"", b"9", codec.encode(STEP)[:-1], codec.MARKER + b"x" * 8]
+)
+def test_what_is_no_record_of_this_kind_is_none(value: bytes | None) -> None:
+    assert codec.decode_if(StepCompleted, codec.encode(STEP)) == STEP
+    assert codec.decode_if(RunStarted, codec.encode(STEP)) is None
+    assert codec.decode_if(StepCompleted, value) is None
