@@ -7,6 +7,7 @@ from dalsegno.ops.folding import Folded
 from dalsegno.schemas.control import ErasureRequested
 from dalsegno.schemas.outputs import RunState
 from dalsegno.streams.core.actions import Audit
+from dalsegno.streams.core.context_versions import version_of
 from dalsegno.streams.core.runstate import Run
 
 
@@ -65,7 +66,6 @@ def follow(
 def held_context(run: Run) -> HeldContext:
     """The run's context as it is now."""
     head = run.head
-    newer = dict(head.field_versions)
     return HeldContext(
         run_id=run.id,
         flow=head.flow,
@@ -73,9 +73,7 @@ def held_context(run: Run) -> HeldContext:
         run_version=head.run_version,
         schema=head.context_schema,
         schema_version=head.context_schema_version,
-        versions={
-            name: newer.get(name, head.context_schema_version) for name in run.context.names()
-        },
+        versions={name: version_of(head, name) for name in run.context.names()},
         context=run.context.pack(),
         secrets=run.entry.plan.secrets,
     )

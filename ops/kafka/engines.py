@@ -150,7 +150,7 @@ class Engines:
             if status != http.client.SERVICE_UNAVAILABLE:
                 return status, body
             failures.append(f"{url}: not ready, {body[:300].decode('utf-8', 'replace')}")
-        raise EngineError(f"no engine answers ({'; '.join(failures)}): is `dalsegno engine` up?")
+        raise _silent(failures)
 
     def _each(self, path: str) -> Iterator[object]:
         answers, failures = 0, []
@@ -166,9 +166,11 @@ class Engines:
             answers += 1
             yield _decode(status, body)
         if not answers:
-            raise EngineError(
-                f"no engine answers ({'; '.join(failures)}): is `dalsegno engine` up?"
-            )
+            raise _silent(failures)
+
+
+def _silent(failures: list[str]) -> EngineError:
+    return EngineError(f"no engine answers ({'; '.join(failures)}): is `dalsegno engine` up?")
 
 
 def _decode(status: int, body: bytes) -> object:

@@ -71,15 +71,9 @@ from dalsegno.streams.client.schema_errors import (
 )
 from dalsegno.streams.client.step import Step, StepOptions
 from dalsegno.streams.client.undo import DoneEffect, Undo
-from dalsegno.streams.client.views import (
-    DecisionView,
-    QuestionView,
-    RunVersion,
-    RunView,
-    SagaView,
-    StepView,
-)
+from dalsegno.streams.client.views import RunVersion, RunView, StepView
 from dalsegno.streams.client.worker import Worker
+from dalsegno.streams.core.query import DecisionView, QuestionView, SagaView
 
 __all__ = [
     "NOT_DONE",

@@ -7,7 +7,7 @@ with version 1 of the one that its flow has by now.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from dalsegno.schemas import values
@@ -85,11 +85,8 @@ def as_of_code(
     """
     if schema is None:
         return fields
-    newer = {each.field: each.version for each in handoff.field_versions}
-    base = handoff.context_schema_version
-    versions = {field: newer.get(field, base) for field in fields}
     try:
-        return schema.read(fields, versions, handoff.run_id)
+        return schema.read(fields, _versions_of(handoff, fields), handoff.run_id)
     except UpcastFailed as error:
         if error.field not in secrets:
             raise Invalid(str(error), error_class=type(error).__name__) from error
@@ -111,8 +108,12 @@ def written_version(handoff: Handoff, schema: ContextSchema | None) -> int:
 
 def _versions(handoff: Handoff) -> dict[str, int]:
     """The version of each field that the handoff holds."""
-    newer = {each.field: each.version for each in handoff.field_versions}
     names = list(values.unpack_map(handoff.inputs))
     if handoff.wrote and handoff.undoes_completed:
         names += values.unpack_map(handoff.wrote)
+    return _versions_of(handoff, names)
+
+
+def _versions_of(handoff: Handoff, names: Iterable[str]) -> dict[str, int]:
+    newer = {each.field: each.version for each in handoff.field_versions}
     return {name: newer.get(name, handoff.context_schema_version) for name in names}

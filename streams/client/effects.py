@@ -156,8 +156,10 @@ class Effects:
         if effect.done or check is None or begun:
             return True
         self._gate.check_may_act(self._attempt)
-        found = await self._run(lambda: _invoke(check, call.args, call.kwargs, call.info), check)
-        return found is not NOT_DONE
+        return await self._found_by(check, call) is not NOT_DONE
+
+    async def _found_by(self, check: Callable[..., CheckResult], call: Call) -> CheckResult:
+        return await self._run(lambda: _invoke(check, call.args, call.kwargs, call.info), check)
 
     def _call(  # noqa: PLR0917 - one call of each kind, side by side above
         self,
@@ -249,9 +251,7 @@ class Effects:
         await self._intend(call, policy)
         check = call.check
         if entry is not None and policy is UnknownPolicy.CHECK and check is not None:
-            found = await self._run(
-                lambda: _invoke(check, call.args, call.kwargs, call.info), check
-            )
+            found = await self._found_by(check, call)
             if found is not NOT_DONE:
                 await self._confirm(call, found)
                 return _Known(found)

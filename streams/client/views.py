@@ -7,52 +7,16 @@ from dataclasses import dataclass
 import msgspec
 
 from dalsegno.schemas import values
-from dalsegno.schemas.control import DecisionType
 from dalsegno.schemas.outputs import RunState, StepState
 from dalsegno.schemas.values import Value
 from dalsegno.streams.client.errors import RunRefused
 from dalsegno.streams.client.outcomes import RunResult
 from dalsegno.streams.core import query
 from dalsegno.streams.core.faultpoint.standing import PointView
+from dalsegno.streams.core.query import DecisionView, QuestionView, SagaView
 from dalsegno.streams.core.recovery.holding import POINT
 from dalsegno.streams.core.run_table import FINAL_RUNS
 from dalsegno.streams.core.versions import VersionView
-
-
-@dataclass(frozen=True, slots=True)
-class SagaView:
-    """The run is taken back since `began_ms`. `cause`: a code; `detail`: who or what said so."""
-
-    cause: str
-    detail: str
-    began_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class QuestionView:
-    """An open question to a person. An empty `step`: about the run. `asked`: `decision`,
-    `information`, `approval`, or of the run `gate` or `aside`. `reminders`: sent so far.
-    """
-
-    escalation_id: str
-    step: str
-    asked: str
-    reason: str
-    answer_by_ms: int
-    reminders: int
-    package_digest: str
-
-
-@dataclass(frozen=True, slots=True)
-class DecisionView:
-    """A decision that was taken on one of the run's packages."""
-
-    escalation_id: str
-    step: str
-    decision: DecisionType
-    decided_by: str
-    reason: str
-    at_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,9 +248,9 @@ def _view(run: query.RunView, position: int) -> RunView:
         escalations=run.escalations,
         position=position,
         paused_by=run.paused_by,
-        saga=None if run.saga is None else _saga(run.saga),
-        questions=tuple(map(_question, run.questions)),
-        decisions=tuple(map(_decision, run.decisions)),
+        saga=run.saga,
+        questions=run.questions,
+        decisions=run.decisions,
         context_schema=run.context_schema,
         context_versions=_versions(run, context or {}),
     )
@@ -295,33 +259,6 @@ def _view(run: query.RunView, position: int) -> RunView:
 def _versions(run: query.RunView | VersionView, context: dict[str, Value]) -> dict[str, int]:
     newer = dict(run.field_versions)
     return {name: newer.get(name, run.context_schema_version) for name in context}
-
-
-def _saga(saga: query.SagaView) -> SagaView:
-    return SagaView(cause=saga.cause, detail=saga.detail, began_ms=saga.began_ms)
-
-
-def _question(question: query.QuestionView) -> QuestionView:
-    return QuestionView(
-        escalation_id=question.escalation_id,
-        step=question.step,
-        asked=question.asked,
-        reason=question.reason,
-        answer_by_ms=question.answer_by_ms,
-        reminders=question.reminders,
-        package_digest=question.package_digest,
-    )
-
-
-def _decision(decision: query.DecisionView) -> DecisionView:
-    return DecisionView(
-        escalation_id=decision.escalation_id,
-        step=decision.step,
-        decision=decision.decision,
-        decided_by=decision.decided_by,
-        reason=decision.reason,
-        at_ms=decision.at_ms,
-    )
 
 
 def _step(step: query.StepView) -> StepView:

@@ -6,8 +6,8 @@ import msgspec
 
 from dalsegno.schemas.control import DecisionType
 from dalsegno.schemas.outputs import EffectStatus, RunState, StepState
-from dalsegno.streams.core.cold import Cold, open_asks
-from dalsegno.streams.core.people.state import Decided, escalation_id
+from dalsegno.streams.core.cold import Asked, Cold, open_asks
+from dalsegno.streams.core.people.state import Ask, Decided, escalation_id
 from dalsegno.streams.core.runstate import NEVER, Run, Stub
 
 
@@ -20,7 +20,9 @@ class SagaView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QuestionView(msgspec.Struct, frozen=True, kw_only=True):
-    """An open question to a person. An empty `step`: about the run. `reminders`: sent so far."""
+    """An open question to a person. An empty `step`: about the run. `asked`: `decision`,
+    `information`, `approval`, or of the run `gate` or `aside`. `reminders`: sent so far.
+    """
 
     escalation_id: str
     step: str
@@ -193,17 +195,18 @@ def view_run(run: Run) -> RunView:
 
 
 def _questions(run: Run) -> tuple[QuestionView, ...]:
-    return tuple(
-        QuestionView(
-            escalation_id=escalation_id(run.id, ask.number),
-            step=step,
-            asked=ask.asked,
-            reason=ask.reason,
-            answer_by_ms=ask.answer_by_ms,
-            reminders=ask.reminded,
-            package_digest=ask.digest.hex(),
-        )
-        for step, ask in open_asks(run)
+    return tuple(_question(run.id, step, ask) for step, ask in open_asks(run))
+
+
+def _question(run_id: str, step: str, ask: Ask | Asked) -> QuestionView:
+    return QuestionView(
+        escalation_id=escalation_id(run_id, ask.number),
+        step=step,
+        asked=ask.asked,
+        reason=ask.reason,
+        answer_by_ms=ask.answer_by_ms,
+        reminders=ask.reminded,
+        package_digest=ask.digest.hex(),
     )
 
 
@@ -314,18 +317,7 @@ def view_cold(cold: Cold) -> RunView:
         paused_by=head.paused_by,
         context_schema=head.context_schema,
         context_schema_version=head.context_schema_version,
-        questions=tuple(
-            QuestionView(
-                escalation_id=escalation_id(cold.id, each.number),
-                step=each.step,
-                asked=each.asked,
-                reason=each.reason,
-                answer_by_ms=each.answer_by_ms,
-                reminders=each.reminded,
-                package_digest=each.digest.hex(),
-            )
-            for each in head.asked
-        ),
+        questions=tuple(_question(cold.id, each.step, each) for each in head.asked),
         archived=ArchivedView(
             segment=head.segment,
             digest=head.digest.hex(),
