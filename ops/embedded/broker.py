@@ -9,26 +9,20 @@ a guard, 5 wait until it answers.
 """
 
 import base64
-import os
-import shutil
 import subprocess
-import tempfile
 import time
 import uuid
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
-from dalsegno.ops.embedded.child import Child
-from dalsegno.ops.embedded.claim import PID_FILE, claim
 from dalsegno.ops.embedded.errors import EmbeddedKafkaError, PortTakenError, StartFailedError
 from dalsegno.ops.embedded.jars import KAFKA_VERSION, find_jars
 from dalsegno.ops.embedded.java import find_java
 from dalsegno.ops.embedded.jvm import Jvm
 from dalsegno.ops.embedded.ports import answers_kafka, free_ports, is_free
 from dalsegno.ops.embedded.properties import Listener, broker_properties, write_properties
+from dalsegno.ops.embedded.server import EmbeddedServer
 from dalsegno.ops.embedded.topics import create_topics
 
 _LOG_BYTES_MAX = 10_000_000
@@ -36,15 +30,15 @@ _ATTEMPTS = 3
 """Another process may take a free port between our look and Java's bind."""
 
 
-class EmbeddedKafka:
-    """One Kafka node in a child JVM, owned by this process and ended with it.
-
-    `data` None means a temporary folder. `port` None means the port of the folder's last start
-    if it is free, else any. `config` overrides settings of the broker.
+class EmbeddedKafka(EmbeddedServer):
+    """One Kafka node in a child JVM. `config` overrides settings of the broker.
 
     `listeners` adds listeners beside the plain one: name → protocol (`{"SECURE": "SASL_SSL"}`).
     What they need (`listener.name.secure.…`) goes into `config`; `address` says where they are.
     """
+
+    pid_file = "java.pid"
+    stop_s = 90.0
 
     def __init__(
         self,
@@ -57,21 +51,20 @@ class EmbeddedKafka:
         version: str = KAFKA_VERSION,
         java: str | None = None,
     ) -> None:
-        self._temporary = data is None
-        self.data = Path(data or tempfile.mkdtemp(prefix="dalsegno-kafka-")).absolute()
-        self.port = port
+        super().__init__(data, port, "dalsegno-kafka-")
         self._config = dict(config or {})
         self._protocols = dict(listeners or {})
         self._listeners: tuple[Listener, ...] = ()
         self.jvm = Jvm(find_java(java), tuple(find_jars(version)), heap)
-        self._child = Child(self.data / PID_FILE)
-        self._lock: int | None = None
+
+    def _not_started(self, what: str) -> EmbeddedKafkaError:
+        return EmbeddedKafkaError(f"the embedded broker has no {what} yet: call start() first")
 
     @property
     def bootstrap(self) -> str:
         """`host:port`, for `bootstrap.servers`."""
         if self.port is None:
-            raise EmbeddedKafkaError("the embedded broker has no port yet: call start() first")
+            raise self._not_started("port")
         return f"127.0.0.1:{self.port}"
 
     def address(self, listener: str) -> str:
@@ -80,19 +73,6 @@ class EmbeddedKafka:
             if each.name == listener:
                 return f"127.0.0.1:{each.port}"
         raise EmbeddedKafkaError(f"no listener {listener!r}: name it in listeners=, then start()")
-
-    @property
-    def pid(self) -> int:
-        """Java's own pid, for tests that kill or stop it."""
-        pid = self._child.pid
-        if pid is None:
-            raise EmbeddedKafkaError("the embedded broker has no process yet: call start() first")
-        return pid
-
-    @property
-    def alive(self) -> bool:
-        """Whether Java is alive."""
-        return self._child.alive
 
     @property
     def log(self) -> Path:
@@ -107,16 +87,11 @@ class EmbeddedKafka:
         """
         if self.alive:
             return self
-        (self.data / "log").mkdir(parents=True, exist_ok=True)
-        if self._lock is None:
-            self._lock = claim(self.data)
-        if self.log.exists() and self.log.stat().st_size > _LOG_BYTES_MAX:
-            self.log.replace(self.log.with_suffix(".log.1"))
-        try:
+        with self._claimed():
+            (self.data / "log").mkdir(exist_ok=True)
+            if self.log.exists() and self.log.stat().st_size > _LOG_BYTES_MAX:
+                self.log.replace(self.log.with_suffix(".log.1"))
             self._start(timeout_s, write_archive)
-        except BaseException:
-            self._release()
-            raise
         return self
 
     def _start(self, timeout_s: float, write_archive: Path | None) -> None:
@@ -134,22 +109,15 @@ class EmbeddedKafka:
             with self.log.open("ab") as log:
                 self._child.spawn(command, log)
             if self._answers(port, timeout_s):
-                (self.data / "port").write_text(str(port))
-                self.port = port
+                self._started_on(port)
                 return
             self.kill()
         tail = self.log.read_text(errors="replace")[-4000:]
         raise StartFailedError("the embedded broker did not start", self.log, tail)
 
     def _choose_ports(self) -> tuple[int, int]:
-        if self.port is not None:
-            return self.port, free_ports(1)[0]
-        with suppress(OSError, ValueError):
-            last = int((self.data / "port").read_text())
-            if is_free(last):
-                return last, free_ports(1)[0]
-        first, second = free_ports(2)
-        return first, second
+        port = self.port if self.port is not None else self._choose_port()
+        return port, next(each for each in free_ports(2) if each != port)
 
     def _further(self, *taken: int) -> tuple[Listener, ...]:
         """The further listeners; a restart finds them where they were if their ports are free."""
@@ -183,22 +151,6 @@ class EmbeddedKafka:
             time.sleep(0.05)
         return False
 
-    def kill(self) -> None:
-        """As a crash: kill -9 of Java. `start` brings it back on the same data and port."""
-        self._child.kill()
-
-    def stop(self, timeout_s: float = 90.0) -> None:
-        """End cleanly (0.3 s); temporary data is deleted."""
-        self._child.end(timeout_s)
-        self._release()
-        if self._temporary:
-            shutil.rmtree(self.data, ignore_errors=True)
-
-    def _release(self) -> None:
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
-
     def create_topic(
         self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None
     ) -> None:
@@ -210,14 +162,3 @@ class EmbeddedKafka:
     ) -> None:
         """Make topics, each with its number of partitions. Raises KafkaException."""
         create_topics(self.bootstrap, partitions, config)
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()

@@ -7,10 +7,8 @@ from pathlib import Path
 from dalsegno.ops.embedded.errors import DataInUseError
 from dalsegno.ops.guard import await_predecessor, pid_in
 
-PID_FILE = "java.pid"
 
-
-def claim(data: Path, pid_file: str = PID_FILE) -> int:
+def claim(data: Path, pid_file: str) -> int:
     """Lock the folder for this process; returns the lock's file descriptor.
 
     Waits for the child of an owner that was just killed; raises DataInUseError for a live owner.

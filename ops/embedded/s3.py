@@ -13,21 +13,17 @@ import shutil
 import sys
 import tempfile
 import time
-from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 from urllib.request import urlopen
 
-from dalsegno.ops.embedded.child import Child
-from dalsegno.ops.embedded.claim import claim
 from dalsegno.ops.embedded.errors import EmbeddedS3Error, PortTakenError
 from dalsegno.ops.embedded.ports import free_ports, is_free
+from dalsegno.ops.embedded.server import EmbeddedServer
 from dalsegno.storage.archive.objects import ArchiveError
 from dalsegno.storage.archive.s3 import S3Objects
 from dalsegno.storage.archive.s3_settings import S3Settings
 
-PID_FILE: Final = "weed.pid"
 _ATTEMPTS: Final = 3
 _REGION: Final = "us-east-1"
 _PORTS: Final = (
@@ -60,44 +56,29 @@ def find_weed() -> str:
     return found
 
 
-class EmbeddedS3:
-    """One SeaweedFS node with one bucket, owned by this process and ended with it.
+class EmbeddedS3(EmbeddedServer):
+    """One SeaweedFS node with one bucket."""
 
-    `data` None means a temporary folder. `port` None means the port of the folder's last start if
-    it is free, else any.
-    """
+    pid_file = "weed.pid"
+    stop_s = 10.0
 
     def __init__(
         self, data: Path | str | None = None, *, port: int | None = None, bucket: str = "dalsegno"
     ) -> None:
-        self._temporary = data is None
-        self.data = Path(data or tempfile.mkdtemp(prefix="dalsegno-s3-")).absolute()
-        self.port = port
+        super().__init__(data, port, "dalsegno-s3-")
         self.bucket = bucket
-        self._child = Child(self.data / PID_FILE)
-        self._lock: int | None = None
         self._secret = ""
         self._master_port = 0
+
+    def _not_started(self, what: str) -> EmbeddedS3Error:
+        return EmbeddedS3Error(f"the embedded S3 has no {what} yet: call start() first")
 
     @property
     def endpoint(self) -> str:
         """`http://host:port`."""
         if self.port is None:
-            raise EmbeddedS3Error("the embedded S3 has no port yet: call start() first")
+            raise self._not_started("port")
         return f"http://127.0.0.1:{self.port}"
-
-    @property
-    def pid(self) -> int:
-        """The server's own pid, for tests that kill or stop it."""
-        pid = self._child.pid
-        if pid is None:
-            raise EmbeddedS3Error("the embedded S3 has no process yet: call start() first")
-        return pid
-
-    @property
-    def alive(self) -> bool:
-        """Whether the server is alive."""
-        return self._child.alive
 
     @property
     def log(self) -> Path:
@@ -135,14 +116,9 @@ class EmbeddedS3:
         """
         if self.alive:
             return self
-        (self.data / "weed").mkdir(parents=True, exist_ok=True)
-        if self._lock is None:
-            self._lock = claim(self.data, PID_FILE)
-        try:
+        with self._claimed():
+            (self.data / "weed").mkdir(exist_ok=True)
             self._start(timeout_s)
-        except BaseException:
-            self._release()
-            raise
         return self
 
     def _start(self, timeout_s: float) -> None:
@@ -155,7 +131,7 @@ class EmbeddedS3:
             with self.log.open("ab") as log:
                 self._child.spawn(self._command(), log, self._environment())
             if self._answers(timeout_s):
-                (self.data / "port").write_text(str(self.port))
+                self._started_on(self.port)
                 return
             self.kill()
         tail = self.log.read_text(errors="replace")[-300:]
@@ -170,13 +146,6 @@ class EmbeddedS3:
             fresh.write_text(json.dumps({"secret": secrets.token_hex(16)}))
             fresh.replace(file)
         self._secret = json.loads(file.read_text())["secret"]
-
-    def _choose_port(self) -> int:
-        with suppress(OSError, ValueError):
-            last = int((self.data / "port").read_text())
-            if is_free(last):
-                return last
-        return free_ports(1)[0]
 
     def _command(self) -> list[str]:
         drawn = [port for port in free_ports(len(_PORTS) + 1) if port != self.port]
@@ -223,31 +192,8 @@ class EmbeddedS3:
         with urlopen(f"http://127.0.0.1:{self._master_port}{query}", timeout=timeout_s) as answer:
             answer.read()
 
-    def kill(self) -> None:
-        """As a crash: kill -9. `start` brings it back on the same data and port."""
-        self._child.kill()
-
-    def stop(self, timeout_s: float = 10.0) -> None:
-        """End cleanly; temporary data is deleted."""
-        self._child.end(timeout_s)
-        self._release()
+    def stop(self) -> None:
+        """As `EmbeddedServer.stop`."""
+        super().stop()
         for left in Path(tempfile.gettempdir()).glob(f"seaweedfs-*-{self.port}.sock"):
             left.unlink(missing_ok=True)  # of one that was killed
-        if self._temporary:
-            shutil.rmtree(self.data, ignore_errors=True)
-
-    def _release(self) -> None:
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()
