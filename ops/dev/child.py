@@ -1,16 +1,14 @@
 """A child process of `dev` that is started again when it ends."""
 
 import os
-import signal
-import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from dalsegno.ops.dev.folder import DevFolder
-from dalsegno.ops.guard import await_predecessor, pid_in, spawn_guarded
+from dalsegno.ops.embedded.child import Child as GuardedChild
+from dalsegno.ops.guard import await_predecessor
 
 _RESTART_S_FIRST = 0.5
 _RESTART_S_MAX = 30.0
@@ -39,7 +37,7 @@ class Child:
         self._words = " ".join(("dalsegno.ops.cli", *arguments))
         self._folder = folder
         self._env = {**os.environ, **env}
-        self._guard: subprocess.Popen[bytes] | None = None
+        self._child = GuardedChild(folder.pidfile(name))
         self._started_at = 0.0
         self._delay_s = _RESTART_S_FIRST
         self._due_at: float | None = None
@@ -47,7 +45,7 @@ class Child:
     @property
     def alive(self) -> bool:
         """Whether the command runs."""
-        return self._guard is not None and self._guard.poll() is None
+        return self._child.alive
 
     @property
     def log(self) -> Path:
@@ -56,12 +54,11 @@ class Child:
 
     def start(self) -> None:
         """Start it, once one of an earlier run has ended. Raises ChildStuckError."""
-        pidfile = self._folder.pidfile(self.name)
-        stuck = await_predecessor(pidfile, self._words)
+        stuck = await_predecessor(self._folder.pidfile(self.name), self._words)
         if stuck is not None:
             raise ChildStuckError(self.name, stuck)
         with self.log.open("ab") as log:
-            self._guard = spawn_guarded(self._command, pidfile, log, self._env)
+            self._child.spawn(self._command, log, self._env)
         self._started_at = time.monotonic()
 
     def tend(self) -> str | None:
@@ -74,8 +71,7 @@ class Child:
                 self._delay_s = _RESTART_S_FIRST
             self._due_at = now + self._delay_s
             self._delay_s = min(self._delay_s * 2, _RESTART_S_MAX)
-            code = self._guard.returncode if self._guard else 0
-            return f"{self.name} ended with code {code}, see {self.log}"
+            return f"{self.name} ended with code {self._child.exit_code}, see {self.log}"
         if now >= self._due_at:
             self._due_at = None
             self.restarts += 1
@@ -84,22 +80,8 @@ class Child:
 
     def terminate(self) -> None:
         """Ask it to stop."""
-        self._signal(signal.SIGTERM)
+        self._child.terminate()
 
     def join(self) -> None:
         """Wait for its end; it is killed after 12 s."""
-        if self._guard is None:
-            return
-        try:
-            self._guard.wait(_STOP_S_MAX)
-        except subprocess.TimeoutExpired:
-            self._signal(signal.SIGKILL)
-            self._guard.wait()
-        if self._guard.stdin is not None:
-            self._guard.stdin.close()
-
-    def _signal(self, number: int) -> None:
-        pid = pid_in(self._folder.pidfile(self.name))
-        if self.alive and pid is not None:
-            with suppress(ProcessLookupError):
-                os.kill(pid, number)
+        self._child.join(_STOP_S_MAX)

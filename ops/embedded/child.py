@@ -33,6 +33,11 @@ class Child:
         """Whether it is."""
         return self._guard is not None and self._guard.poll() is None
 
+    @property
+    def exit_code(self) -> int | None:
+        """Of one that has ended."""
+        return None if self._guard is None else self._guard.poll()
+
     def spawn(
         self, command: Sequence[str], output: IO[bytes], env: Mapping[str, str] | None = None
     ) -> None:
@@ -55,15 +60,23 @@ class Child:
         if guard.stdin is not None:
             guard.stdin.close()
 
-    def end(self, timeout_s: float) -> None:
-        """Ask it to end, and kill it if it does not in time."""
-        guard = self._guard
-        if guard is not None and guard.poll() is None:
+    def terminate(self) -> None:
+        """Ask it to end."""
+        if self.alive:
             self._send(signal.SIGCONT)  # a test may have stopped it
             self._send(signal.SIGTERM)
+
+    def join(self, timeout_s: float) -> None:
+        """Wait for its end, and kill it if that does not come in time."""
+        if self._guard is not None:
             with suppress(subprocess.TimeoutExpired):
-                guard.wait(timeout_s)
+                self._guard.wait(timeout_s)
         self.kill()
+
+    def end(self, timeout_s: float) -> None:
+        """`terminate` and `join`."""
+        self.terminate()
+        self.join(timeout_s)
 
     def _send(self, number: signal.Signals) -> None:
         pid = self.pid
