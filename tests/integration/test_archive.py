@@ -7,18 +7,15 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 from typing import NotRequired, TypedDict
 
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
-from tests.integration.engine.harness import EngineProcess, Lab, wait_for
+from tests.integration.engine.harness import Lab, metric, wait_for
 
 from dalsegno.client import Client, ContextSchema, Flow, Secret
 from dalsegno.ops.archived import ArchiveGap, audit, chain_of, open_archive
-from dalsegno.ops.embedded import EmbeddedKafka
 from dalsegno.ops.embedded.s3 import EmbeddedS3
 from dalsegno.ops.kafka.reader import Reader
 from dalsegno.schemas import codec
@@ -31,29 +28,9 @@ PARTITIONS = 2
 RUNS = 60
 
 
-@pytest.fixture
-def lab(kafka: EmbeddedKafka, fresh_prefix: str, tmp_path: Path) -> Iterator[Lab]:
-    made = Lab(kafka.bootstrap, fresh_prefix, tmp_path, PARTITIONS)
-    made.create_topics()
-    yield made
-    made.stop()
-
-
-@pytest.fixture
-def s3() -> Iterator[EmbeddedS3]:
-    with EmbeddedS3() as made:
-        yield made
-
-
 def environment(s3: EmbeddedS3) -> dict[str, str]:
-    where = s3.settings()
     return {
-        "DALSEGNO_ARCHIVE_BUCKET": where.bucket,
-        "DALSEGNO_ARCHIVE_ENDPOINT": s3.endpoint,
-        "DALSEGNO_ARCHIVE_REGION": where.region or "",
-        "DALSEGNO_ARCHIVE_ACCESS_KEY_ID": where.access_key_id or "",
-        "DALSEGNO_ARCHIVE_SECRET_ACCESS_KEY": where.secret_access_key or "",
-        "DALSEGNO_ARCHIVE_PATH_STYLE": "true",
+        **s3.environment(),
         "DALSEGNO_ARCHIVE_INTERVAL_MS": "500",
         "DALSEGNO_ARCHIVE_ATTEMPTS": "1",
         "DALSEGNO_ARCHIVE_CONNECT_TIMEOUT_MS": "500",
@@ -96,11 +73,6 @@ def only_its_own_word_is_left(lab: Lab, settings: EngineSettings, partition: int
     since = archived_to(settings, partition)
     left = [m for m in lab.read(lab.topics.events, partition) if (m.offset() or 0) >= since]
     return all(codec.kind_of(m.value() or b"") == "ArchiveConfirmed" for m in left)
-
-
-def metric(engine: EngineProcess, name: str) -> float:
-    lines = [line for line in engine.text("/metrics").splitlines() if line.startswith(name)]
-    return sum(float(line.split()[-1]) for line in lines)
 
 
 def command(environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:

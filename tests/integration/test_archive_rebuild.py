@@ -48,12 +48,6 @@ def send(ctx: Context) -> dict[str, object]:
 
 
 @pytest.fixture
-def s3() -> Iterator[EmbeddedS3]:
-    with EmbeddedS3() as made:
-        yield made
-
-
-@pytest.fixture
 def lab(kafka: EmbeddedKafka, fresh_prefix: str, tmp_path: Path) -> Iterator[Lab]:
     made = Lab(kafka.bootstrap, fresh_prefix, tmp_path / "old", PARTITIONS)
     made.folder.mkdir()

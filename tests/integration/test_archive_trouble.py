@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from tests.integration.engine.harness import EngineProcess, Lab, wait_for
+from tests.integration.engine.harness import EngineProcess, Lab, metric, wait_for
 from tests.integration.store_proxy import Mood, StoreProxy, store_proxy
-from tests.integration.test_archive import archived_to, command, environment, metric, observed
+from tests.integration.test_archive import archived_to, command, environment, observed
 
 from dalsegno.client import Client
 from dalsegno.ops.archived import open_archive
-from dalsegno.ops.embedded import EmbeddedKafka
 from dalsegno.ops.embedded.s3 import EmbeddedS3
 from dalsegno.streams.engine.settings import EngineSettings
 
@@ -33,23 +31,9 @@ TROUBLES = {
 
 
 @pytest.fixture
-def s3() -> Iterator[EmbeddedS3]:
-    with EmbeddedS3() as made:
-        yield made
-
-
-@pytest.fixture
 def proxy(s3: EmbeddedS3) -> Iterator[StoreProxy]:
     with store_proxy(s3) as made:
         yield made
-
-
-@pytest.fixture
-def lab(kafka: EmbeddedKafka, fresh_prefix: str, tmp_path: Path) -> Iterator[Lab]:
-    made = Lab(kafka.bootstrap, fresh_prefix, tmp_path, PARTITIONS)
-    made.create_topics()
-    yield made
-    made.stop()
 
 
 class Rig:

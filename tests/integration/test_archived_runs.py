@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.integration.engine.archive_deaths import BACK_POINTS, POINTS
-from tests.integration.engine.harness import EngineProcess, Lab, wait_for
-from tests.integration.test_archive import command, environment, metric, observed
+from tests.integration.engine.harness import EngineProcess, Lab, metric, wait_for
+from tests.integration.test_archive import command, environment, observed
 
 from dalsegno.client import Client
-from dalsegno.ops.embedded import EmbeddedKafka
 from dalsegno.ops.embedded.s3 import EmbeddedS3
 from dalsegno.schemas import codec
 from dalsegno.schemas.events import RunEvent, StepCompleted, StepStarted
@@ -29,20 +27,6 @@ RUNS = 40
 NAMES = [f"run-{number:02d}" for number in range(RUNS)]
 
 
-@pytest.fixture
-def lab(kafka: EmbeddedKafka, fresh_prefix: str, tmp_path: Path) -> Iterator[Lab]:
-    made = Lab(kafka.bootstrap, fresh_prefix, tmp_path, PARTITIONS)
-    made.create_topics()
-    yield made
-    made.stop()
-
-
-@pytest.fixture
-def s3() -> Iterator[EmbeddedS3]:
-    with EmbeddedS3() as made:
-        yield made
-
-
 def settings_of(s3: EmbeddedS3, tmp_path: Path) -> dict[str, str]:
     return {
         **environment(s3),
@@ -55,11 +39,11 @@ def settings_of(s3: EmbeddedS3, tmp_path: Path) -> dict[str, str]:
 def dies(engine: EngineProcess, point: str, where: dict[str, str], tmp_path: Path) -> None:
     """Starts the engine anew, lets it die there, and leaves it dead."""
     marker = tmp_path / point.replace(" ", "-")
-    engine._env = {**where, "DIE_AT": point, "DIE_ONCE": str(marker)}
+    engine.env = {**where, "DIE_AT": point, "DIE_ONCE": str(marker)}
     engine.restart()
     wait_for(f"it dies {point}", lambda: engine.process.poll() is not None)
     assert marker.read_text() == point, engine.tail()
-    engine._env = where
+    engine.env = where
 
 
 def reports(run_id: str) -> list[RunEvent]:

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.integration.engine.harness import EngineProcess, Lab, wait_for
-from tests.integration.test_archive import command, environment, metric
+from tests.integration.engine.harness import EngineProcess, Lab, metric, wait_for
+from tests.integration.test_archive import command, environment
 
 from dalsegno.client import (
     Blob,

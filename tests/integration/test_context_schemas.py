@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import NotRequired, TypedDict
 
 import pytest
-from tests.integration.engine.harness import Lab, wait_for
+from tests.integration.engine.harness import Lab, wait_for, working
 from tests.integration.test_people import Desk, key
 
 from dalsegno.client import (
@@ -116,26 +117,11 @@ def near_limits(lab: Lab) -> list[str]:
 @pytest.fixture
 def hire(served: Lab) -> Iterator[Callable[..., Worker]]:
     """Starts workers, and ends those that a test leaves."""
-    hired: list[tuple[Worker, threading.Thread]] = []
-
-    def start(flow: Flow, *queues: str) -> Worker:
-        worker = Worker(
-            [flow],
-            bootstrap_servers=served.bootstrap,
-            prefix=served.prefix,
-            name=f"{served.prefix}-{len(hired)}",
-            queues=queues,
+    names = (f"{served.prefix}-{number}" for number in itertools.count())
+    with ExitStack() as hired:
+        yield lambda flow, *queues: hired.enter_context(
+            working(served, flow, next(names), queues=queues)
         )
-        thread = threading.Thread(target=worker.run)
-        thread.start()
-        hired.append((worker, thread))
-        assert worker.ready.wait(60)
-        return worker
-
-    yield start
-    for worker, thread in hired:
-        worker.stop()
-        thread.join(60)
 
 
 def released(lab: Lab, run_id: str) -> list[StepReleased]:

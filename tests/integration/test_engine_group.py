@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -104,16 +103,6 @@ def test_any_engine_answers_for_any_run_and_waits_for_what_was_just_sent(lab: La
     metrics = first.text("/metrics")
     for name in ("lag_records", "partitions", "checkpoint_seconds", "event_loop_lag", "outputs"):
         assert f"dalsegno_{name}" in metrics
-
-
-@pytest.fixture
-def own_lab(tmp_path: Path) -> Iterator[tuple[Lab, EmbeddedKafka]]:
-    """A broker of our own, which may be killed."""
-    with EmbeddedKafka() as broker:
-        lab = Lab(broker.bootstrap, "own", tmp_path)
-        lab.create_topics()
-        yield lab, broker
-        lab.stop()
 
 
 def test_a_lost_broker_is_waited_for_at_the_start_and_later(

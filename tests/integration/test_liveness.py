@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.integration.engine.harness import ROOT, Lab, wait_for
+from tests.integration.engine.harness import Lab, WorkerProcess, wait_for
 from tests.integration.liveness.watched_flow import flow
 
 from dalsegno.client import Client
@@ -22,47 +19,6 @@ from dalsegno.schemas.outputs import RunState
 pytestmark = pytest.mark.kafka
 
 SILENT_MS_MIN = 10_000
-
-
-class WorkerProcess:
-    """A worker of `watched_flow`. Its log is a file in the lab's folder."""
-
-    def __init__(self, lab: Lab, name: str) -> None:
-        self._lab = lab
-        self.name = name
-        self._log = lab.folder / f"{name}.log"
-        self.process = self._spawn()
-
-    def _spawn(self) -> subprocess.Popen[bytes]:
-        env = {
-            **os.environ,
-            "DALSEGNO_BOOTSTRAP_SERVERS": self._lab.bootstrap,
-            "DALSEGNO_PREFIX": self._lab.prefix,
-        }
-        with self._log.open("ab") as out:
-            return subprocess.Popen(
-                [sys.executable, "-m", "tests.integration.liveness.watched_flow", self.name],
-                cwd=ROOT,
-                env=env,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-            )
-
-    def tail(self) -> str:
-        return self._log.read_text(errors="replace")[-2_000:]
-
-    def kill(self) -> None:
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait(10)
-
-    def restart(self) -> None:
-        assert self.process.poll() is not None
-        self.process = self._spawn()
-
-    def end(self) -> None:
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGCONT)
-            self.kill()
 
 
 class Watched:
@@ -76,7 +32,8 @@ class Watched:
         self.workers: list[WorkerProcess] = []
 
     def worker(self, name: str) -> WorkerProcess:
-        worker = WorkerProcess(self.lab, f"{self.lab.prefix}-{name}")
+        module = "tests.integration.liveness.watched_flow"
+        worker = WorkerProcess(self.lab, name, module)
         self.workers.append(worker)
         return worker
 
@@ -147,7 +104,7 @@ def test_a_busy_step_is_left_alone_and_a_frozen_worker_is_silent(watched: Watche
     busy_until_s = time.monotonic() + 1.3 * SILENT_MS_MIN / 1_000
     wait_for("a busy while", lambda: time.monotonic() > busy_until_s)
     assert watched.verdicts() == []
-    worker.process.send_signal(signal.SIGSTOP)
+    worker.signal(signal.SIGSTOP)
     other = watched.worker("other")
     wait_for("verdicts on all", lambda: len(watched.verdicts()) >= len(gates), 60)
     verdicts = watched.verdicts()
@@ -156,6 +113,6 @@ def test_a_busy_step_is_left_alone_and_a_frozen_worker_is_silent(watched: Watche
     }
     assert min(v.elapsed_ms for v in verdicts) > SILENT_MS_MIN
     watched.wait_started(gates, 2)
-    worker.process.send_signal(signal.SIGCONT)
+    worker.signal(signal.SIGCONT)
     assert watched.finish(gates) == [2] * 4
     assert other.process.poll() is None

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from confluent_kafka import Consumer
-from tests.integration.engine.harness import Lab, wait_for
+from tests.integration.engine.harness import Lab, wait_for, working
 from tests.integration.test_people import Desk, key
 
-from dalsegno.client import Client, Context, Flow, ReportRefused, RunState, Worker
+from dalsegno.client import Client, Context, Flow, ReportRefused, RunState
 from dalsegno.ops.cli.failures import ExitCode
 from dalsegno.ops.kafka.writer import Writer
 from dalsegno.schemas import codec
@@ -61,13 +61,8 @@ def served(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
     for partition in range(lab.partitions):
         writer.append_control(PolicySet(partition=partition, number=1, policy=policy))
     lab.engine(fold="core").wait_ready()
-    worker = Worker([parcels], bootstrap_servers=lab.bootstrap, prefix=lab.prefix, name=lab.prefix)
-    thread = threading.Thread(target=worker.run)
-    thread.start()
-    assert worker.ready.wait(40)
-    yield lab
-    worker.stop()
-    thread.join(30)
+    with working(lab, parcels):
+        yield lab
 
 
 class Supplier:

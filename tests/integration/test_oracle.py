@@ -12,19 +12,17 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from random import Random
 from typing import TypeVar
 
 import pytest
-from tests.integration.engine.harness import Lab, wait_for
+from tests.integration.engine.harness import Lab, WorkerProcess, wait_for
 from tests.integration.oracle import scripts
 from tests.integration.oracle.effects_worker import EFFECTS, STEPS
 from tests.integration.oracle.effects_worker import flow as effects_flow
 from tests.integration.oracle.faults import KINDS, Faults
 from tests.integration.oracle.load import Load, checksum
 from tests.integration.oracle.receiver import serving
-from tests.integration.oracle.workers import WorkerProcess
 from tests.oracle.oracle import Oracle
 from tests.oracle.progress import wait_quiet
 from tests.simulation.receiver import Receiver
@@ -48,16 +46,6 @@ WORKER_EFFECTS = WORKER_RUNS * len(STEPS) * len(EFFECTS)
 # Short, so that what is never started or never finished is given out again while the test runs.
 POLICY = Policy(start_limit_ms=8_000, start_margin_ms=500, redispatch_initial_ms=200,
                 redispatch_max_ms=2_000)  # fmt: skip
-
-
-@pytest.fixture
-def own_lab(tmp_path: Path) -> Iterator[tuple[Lab, EmbeddedKafka]]:
-    """A broker of our own, which may be killed."""
-    with EmbeddedKafka() as broker:
-        lab = Lab(broker.bootstrap, "oracle", tmp_path)
-        lab.create_topics()
-        yield lab, broker
-        lab.stop()
 
 
 @contextmanager
@@ -162,7 +150,8 @@ def test_workers_fail_and_no_effect_is_doubled(
     run_ids = [f"run-{number}" for number in range(WORKER_RUNS)]
     with ExitStack() as stack:
         url = stack.enter_context(serving(receiver))
-        killed, frozen = (WorkerProcess(lab, name, url) for name in ("killed", "frozen"))
+        module = "tests.integration.oracle.effects_worker"
+        killed, frozen = (WorkerProcess(lab, name, module, url) for name in ("killed", "frozen"))
         stack.callback(killed.end)
         stack.callback(frozen.end)
         client = stack.enter_context(Client(bootstrap_servers=lab.bootstrap, prefix=lab.prefix))
@@ -174,16 +163,19 @@ def test_workers_fail_and_no_effect_is_doubled(
 
         # Both work when it happens; the moments within are the seed's.
         acted(random.uniform(0.05, 0.15))
-        killed.kill_and_restart()
+        killed.kill()
+        killed.restart()
         wait_for("the frozen one works", lambda: holds(lab, frozen.name))
         acted(random.uniform(0.2, 0.3))
         frozen.signal(signal.SIGSTOP)
         acted(random.uniform(0.4, 0.5))
-        killed.kill_and_restart()
+        killed.kill()
+        killed.restart()
         wait_for("verdicts on the frozen one", lambda: suspected(lab, frozen.name))
         frozen.signal(signal.SIGCONT)
         acted(random.uniform(0.6, 0.8))
-        killed.kill_and_restart()
+        killed.kill()
+        killed.restart()
         results = {run_id: client.wait(run_id, "120s") for run_id in run_ids}
     wait_quiet(lab)
     oracle = Oracle(lab)

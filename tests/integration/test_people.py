@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.integration.engine.harness import Lab, wait_for
+from tests.integration.engine.harness import Lab, wait_for, working
 
-from dalsegno.client import Client, Context, Flow, Permanent, RunState, Worker
+from dalsegno.client import Client, Context, Flow, Permanent, RunState
 from dalsegno.ops.cli import app
 from dalsegno.ops.cli.failures import ExitCode
 from dalsegno.streams.core.partition import Partition
@@ -49,13 +48,8 @@ def served(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
     monkeypatch.setenv("DALSEGNO_DECISION_KEY", str(lab.folder / "ana.json"))
     engine = lab.engine(fold="core")
     engine.wait_ready()
-    worker = Worker([cards], bootstrap_servers=lab.bootstrap, prefix=lab.prefix, name=lab.prefix)
-    thread = threading.Thread(target=worker.run)
-    thread.start()
-    assert worker.ready.wait(40)
-    yield lab
-    worker.stop()
-    thread.join(30)
+    with working(lab, cards):
+        yield lab
 
 
 class Desk:

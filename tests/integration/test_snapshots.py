@@ -14,8 +14,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.integration.engine.harness import EngineProcess, Lab, wait_for
-from tests.integration.test_warm import metric
+from tests.integration.engine.harness import EngineProcess, Lab, metric, wait_for
 
 from dalsegno.client import Client, VersionNotKept
 from dalsegno.ops.folding import fold_records

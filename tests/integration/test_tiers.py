@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.integration.engine.harness import EngineProcess, Lab, wait_for
+from tests.integration.engine.harness import EngineProcess, Lab, metric, wait_for
 from tests.integration.test_archive import archived_to, environment
 from tests.integration.tiers_lab import (
     RUN_BYTES,
     Load,
-    metric,
     watched_run,
     wrong_in_stores,
 )
@@ -35,12 +33,6 @@ BUDGET = RUNS // 20
 PARTS = (3, 2, 2, 4)
 """Of the eleven events of a run, how many come in each round, all runs in another order."""
 LIMIT_S = 60 + RUNS / 40
-
-
-@pytest.fixture
-def s3() -> Iterator[EmbeddedS3]:
-    with EmbeddedS3() as made:
-        yield made
 
 
 def killed_in(engine: EngineProcess, what: str, name: str, above: float) -> None:

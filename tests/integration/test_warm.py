@@ -7,8 +7,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.integration.engine.harness import Lab, wait_for
-from tests.integration.tiers_lab import RUN_BYTES, Load, metric, wrong_in_stores
+from tests.integration.engine.harness import Lab, metric, wait_for
+from tests.integration.tiers_lab import RUN_BYTES, Load, wrong_in_stores
 
 pytestmark = pytest.mark.kafka
 

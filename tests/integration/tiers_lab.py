@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from benchmarks.engine_lab.load import STEPS, run_events
-from tests.integration.engine.harness import EngineProcess, Lab
+from tests.integration.engine.harness import Lab
 
 from dalsegno.client import Flow
 from dalsegno.schemas.events import RunEvent, RunStarted, StepCompleted, StepStarted
@@ -56,11 +56,6 @@ class Load:
         for name in self.names:
             for _ in range(events):
                 yield next(self.runs[name])
-
-
-def metric(engine: EngineProcess, name: str) -> float:
-    lines = engine.text("/metrics").splitlines()
-    return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(name))
 
 
 def wrong_in_stores(lab: Lab, data: Path) -> list[str]:

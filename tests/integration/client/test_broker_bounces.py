@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 from tests.integration.doubling import flow
-from tests.integration.engine.harness import Lab
+from tests.integration.engine.harness import Lab, working
 
-from dalsegno.client import Client, Worker
+from dalsegno.client import Client
 from dalsegno.ops.embedded import EmbeddedKafka
 
 pytestmark = pytest.mark.kafka
 
 BOUNCES, RUNS = 3, 10
-
-
-@pytest.fixture
-def own_lab(tmp_path: Path) -> Iterator[tuple[Lab, EmbeddedKafka]]:
-    """A broker of our own, which may be killed."""
-    with EmbeddedKafka() as broker:
-        lab = Lab(broker.bootstrap, "own", tmp_path)
-        lab.create_topics()
-        yield lab, broker
-        lab.stop()
 
 
 def test_a_broker_that_bounces_while_all_is_idle_leaves_engine_worker_and_client_at_work(
@@ -34,22 +20,14 @@ def test_a_broker_that_bounces_while_all_is_idle_leaves_engine_worker_and_client
     lab, broker = own_lab
     engine = lab.engine(fold="served")
     engine.wait_ready()
-    worker = Worker([flow], bootstrap_servers=lab.bootstrap, prefix=lab.prefix, name="w")
-    thread = threading.Thread(target=worker.run)
-    thread.start()
-    try:
-        assert worker.ready.wait(60)
-        with Client(bootstrap_servers=lab.bootstrap, prefix=lab.prefix) as client:
-            before = client.start(flow, {"amount": 0})
-            assert client.wait(before, "60s").context == {"amount": 0, "doubled": 0}
-            for _ in range(BOUNCES):
-                broker.kill()
-                broker.start()
-            runs = client.start_many(flow, {f"after-{n}": {"amount": n} for n in range(RUNS)})
-            ends = [client.wait(run_id, "120s") for run_id in runs]
-    finally:
-        worker.stop()
-        thread.join(60)
+    client = Client(bootstrap_servers=lab.bootstrap, prefix=lab.prefix)
+    with working(lab, flow), client:
+        before = client.start(flow, {"amount": 0})
+        assert client.wait(before, "60s").context == {"amount": 0, "doubled": 0}
+        for _ in range(BOUNCES):
+            broker.kill()
+            broker.start()
+        runs = client.start_many(flow, {f"after-{n}": {"amount": n} for n in range(RUNS)})
+        ends = [client.wait(run_id, "120s") for run_id in runs]
     assert [end.context["doubled"] for end in ends if end.context] == [2 * n for n in range(RUNS)]
     assert engine.process.poll() is None
-    assert not thread.is_alive()

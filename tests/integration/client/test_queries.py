@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from pathlib import Path
 
 import pytest
 from tests.integration.engine.harness import EngineProcess, Lab, wait_for
@@ -28,14 +27,6 @@ from dalsegno.ops.embedded import EmbeddedKafka
 pytestmark = pytest.mark.kafka
 
 PARTITIONS = 2
-
-
-@pytest.fixture
-def lab(kafka: EmbeddedKafka, fresh_prefix: str, tmp_path: Path) -> Iterator[Lab]:
-    made = Lab(kafka.bootstrap, fresh_prefix, tmp_path, PARTITIONS)
-    made.create_topics()
-    yield made
-    made.stop()
 
 
 @pytest.fixture

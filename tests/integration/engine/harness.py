@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
+import threading
 import time
 import urllib.error
 import urllib.request
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from confluent_kafka import Message, Producer
+from tests.integration.engine.processes import ModuleProcess
 from tests.integration.engine.strangers import send_bad_header_name
 
+from dalsegno.client import Flow, Worker
 from dalsegno.schemas.codec import decode, encode
 from dalsegno.schemas.control import ClockTick
 from dalsegno.schemas.events import RiskFlagged, RunEvent
@@ -29,7 +29,6 @@ from dalsegno.streams.engine.restore import sequence_in
 from dalsegno.streams.engine.settings import EngineSettings
 from dalsegno.streams.engine.topics_admin import TopicAdmin
 
-ROOT = Path(__file__).parents[3]
 T = TypeVar("T")
 KEY_HEX = "0123456789abcdef" * 4
 
@@ -165,39 +164,60 @@ class Lab:
             engine.end()
 
 
-class EngineProcess:
-    """One engine. Its log is a file in the lab's folder."""
+@contextmanager
+def working(lab: Lab, flow: Flow, name: str = "", **options: Any) -> Iterator[Worker]:
+    """A worker in a thread of this process, ready. Stopped at the end, and then it has ended."""
+    worker = Worker(
+        [flow],
+        bootstrap_servers=lab.bootstrap,
+        prefix=lab.prefix,
+        name=name or lab.prefix,
+        **options,
+    )
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    try:
+        assert worker.ready.wait(60)
+        yield worker
+    finally:
+        worker.stop()
+        thread.join(60)
+    assert not thread.is_alive()
+
+
+class WorkerProcess(ModuleProcess):
+    """One worker of a lab under a name of its own; `module` takes it as its first argument."""
+
+    def __init__(self, lab: Lab, name: str, module: str, *arguments: str, **env: str) -> None:
+        self._lab = lab
+        self._env = env
+        self.name = f"{lab.prefix}-{name}"
+        super().__init__(lab.folder / f"worker-{name}.log", module, self.name, *arguments)
+
+    def environment(self) -> dict[str, str]:
+        return {
+            "DALSEGNO_BOOTSTRAP_SERVERS": self._lab.bootstrap,
+            "DALSEGNO_PREFIX": self._lab.prefix,
+            **self._env,
+        }
+
+
+class EngineProcess(ModuleProcess):
+    """One engine of a lab."""
 
     def __init__(self, lab: Lab, name: str, fold: str, env: dict[str, str]) -> None:
         self.lab = lab
-        self.log = lab.folder / f"{name}.log"
-        self._fold = fold
-        self._env = env
+        self.env = env
         self._port = 0
-        self.process = self._spawn()
+        super().__init__(
+            lab.folder / f"{name}.log", "tests.integration.engine.engine_process", fold
+        )
 
-    def _spawn(self) -> subprocess.Popen[bytes]:
+    def environment(self) -> dict[str, str]:
         from dalsegno.ops.embedded.ports import free_ports
 
         self._port = free_ports(1)[0]
-        env = {
-            **os.environ,
-            **self.lab.environment(),
-            "DALSEGNO_HTTP_PORT": str(self._port),
-            **self._env,
-        }
-        with self.log.open("ab") as out:
-            return subprocess.Popen(
-                [sys.executable, "-m", "tests.integration.engine.engine_process", self._fold],
-                cwd=ROOT,
-                env=env,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-            )
-
-    def restart(self) -> None:
-        assert self.process.poll() is not None
-        self.process = self._spawn()
+        return {**self.lab.environment(), "DALSEGNO_HTTP_PORT": str(self._port), **self.env}
 
     def get(self, path: str) -> tuple[int, object]:
         """GET: status and JSON; status 0 while nobody answers."""
@@ -240,30 +260,11 @@ class EngineProcess:
 
         wait_for("the end of the log", look, limit_s)
 
-    def said(self) -> str:
-        """All of its log."""
-        return self.log.read_text(errors="replace")
 
-    def tail(self) -> str:
-        return self.said()[-3_000:]
-
-    def signal(self, number: int) -> None:
-        self.process.send_signal(number)
-
-    def kill(self) -> None:
-        self.signal(signal.SIGKILL)
-        self.process.wait(10)
-
-    def term(self, limit_s: float = 12.0) -> int:
-        """SIGTERM; returns the exit code."""
-        self.signal(signal.SIGTERM)
-        return self.process.wait(limit_s)
-
-    def end(self) -> None:
-        if self.process.poll() is None:
-            self.signal(signal.SIGCONT)
-            self.signal(signal.SIGKILL)
-            self.process.wait(10)
+def metric(engine: EngineProcess, name: str) -> float:
+    """The sum over all of its labels, or over those that `name` gives."""
+    lines = engine.text("/metrics").splitlines()
+    return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(name))
 
 
 def flags(count: int, runs: int, start: int = 0, **more: str) -> Iterator[RunEvent]:

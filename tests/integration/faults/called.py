@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import TypeVar
 
 from benchmarks.outage_lab.called_flow import URL, flow
 from benchmarks.outage_lab.service import Service
-from tests.integration.engine.harness import ROOT, EngineProcess, Lab, wait_for
+from tests.integration.engine.harness import EngineProcess, Lab, WorkerProcess, wait_for
 
 from dalsegno.client import Client
 from dalsegno.ops.kafka.fault_points import NoSuchPointError, read_point
@@ -32,25 +29,11 @@ class Called:
         self.engine: EngineProcess = lab.engine(fold="served")
         self.engine.wait_ready()
         self.client = Client(bootstrap_servers=lab.bootstrap, prefix=lab.prefix)
-        self.worker = self._worker()
+        self.worker = WorkerProcess(
+            lab, "w", "benchmarks.outage_lab.called_flow", **{URL: service.url}
+        )
         self.runs: list[str] = []
         self._finished = 0
-
-    def _worker(self) -> subprocess.Popen[bytes]:
-        env = {
-            **os.environ,
-            "DALSEGNO_BOOTSTRAP_SERVERS": self.lab.bootstrap,
-            "DALSEGNO_PREFIX": self.lab.prefix,
-            URL: self.service.url,
-        }
-        with (self.lab.folder / "worker.log").open("ab") as out:
-            return subprocess.Popen(
-                [
-                    sys.executable, "-m", "benchmarks.outage_lab.called_flow",
-                    f"{self.lab.prefix}-w",
-                ],
-                cwd=ROOT, env=env, stdout=out, stderr=subprocess.STDOUT,
-            )  # fmt: skip
 
     def start(self, count: int) -> None:
         """So many more runs."""
@@ -142,7 +125,6 @@ class Called:
 
     def close(self) -> None:
         """Ends what was started."""
-        self.worker.kill()
-        self.worker.wait(10)
+        self.worker.end()
         self.client.close()
         self.service.close()
