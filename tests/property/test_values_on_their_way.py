@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import math
 import string
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 
@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from tests.property.folding import Folding
 from tests.unit.client.fakes import attempt
 from tests.unit.core.log import plan_of, step
+from tests.unit.schemas.any_values import any_value
 
 from dalsegno.client import Context, ValueRefusedError
 from dalsegno.ops.cli.render import plain
@@ -28,22 +29,7 @@ from dalsegno.streams.client.writing import set_operations
 from dalsegno.streams.core.actions import Dispatch
 from dalsegno.streams.engine.jsonable import jsonable
 
-ATOMS = (
-    st.none()
-    | st.booleans()
-    | st.integers(values.INT_MIN, values.INT_MAX)
-    | st.floats()
-    | st.text(max_size=20)
-    | st.binary(max_size=20)
-    | st.datetimes(timezones=st.just(UTC))
-)
-VALUES = st.recursive(
-    ATOMS,
-    lambda inner: (
-        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4)
-    ),
-    max_leaves=12,
-)
+VALUES = any_value(12)
 PLAN = plan_of(
     step("s0", writes=("f",)),
     step("s1", reads=("f", "given"), writes=("g",), needs=("s0",)),

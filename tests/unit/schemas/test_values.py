@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit.schemas.any_values import any_value
 from tests.unit.source_tree import ROOT, python_files
 
 from dalsegno.schemas import values
@@ -19,22 +20,7 @@ from dalsegno.schemas.errors import ValueRefusedError
 from dalsegno.schemas.values import pack, same, unpack, unpack_map
 
 INDIA = timezone(timedelta(hours=5, minutes=30))
-ATOMS = (
-    st.none()
-    | st.booleans()
-    | st.integers(values.INT_MIN, values.INT_MAX)
-    | st.floats()
-    | st.text(max_size=20)
-    | st.binary(max_size=20)
-    | st.datetimes(timezones=st.just(UTC))
-)
-VALUES = st.recursive(
-    ATOMS,
-    lambda inner: (
-        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4)
-    ),
-    max_leaves=20,
-)
+VALUES = any_value(20)
 
 
 def shape(value: object) -> object:
