@@ -72,6 +72,14 @@ def list_webhooks(lab: Lab, *hooks: Webhook, number: int = 1) -> None:
         writer.append_control(PolicySet(partition=partition, number=number, policy=policy))
 
 
+def posting(lab: Lab, *hooks: Webhook) -> EngineProcess:
+    """An engine that is ready, under a policy with these targets."""
+    list_webhooks(lab, *hooks)
+    engine = lab.engine(fold="core", **ENV)
+    engine.wait_ready()
+    return engine
+
+
 def fail_runs(lab: Lab, first: int, count: int) -> set[object]:
     """Runs of a service that drives itself, whose step fails for good: each asks a person."""
     names = [f"run-{i}" for i in range(first, first + count)]
@@ -116,9 +124,7 @@ def test_a_receiver_that_was_down_hears_each_package_once_though_engines_are_kil
     for name, value in lab.environment().items():
         monkeypatch.setenv(name, value)
     desk = receivers(503)
-    list_webhooks(lab, hook("desk", desk))
-    engine = lab.engine(fold="core", **ENV)
-    engine.wait_ready()
+    engine = posting(lab, hook("desk", desk))
     runs = fail_runs(lab, 0, 8)
     wait_for("attempts", lambda: desk.posts[503] >= 5)
     wait_for("all wait", lambda: figure(engine, "dalsegno_webhook_undelivered") == 8)
@@ -153,9 +159,7 @@ def test_another_engine_takes_over_and_one_that_wakes_again_repeats_at_most_the_
     lab: Lab, receivers: MakeReceiver
 ) -> None:
     desk = receivers(503)
-    list_webhooks(lab, hook("desk", desk))
-    frozen = lab.engine(fold="core", **ENV)
-    frozen.wait_ready()
+    frozen = posting(lab, hook("desk", desk))
     other = lab.engine(fold="core", **ENV)
     wait_for("both have partitions", lambda: 0 < owned(other) < lab.partitions)
     runs = fail_runs(lab, 0, 12)
@@ -181,7 +185,7 @@ def owned(engine: EngineProcess) -> int:
 def test_receivers_that_hang_or_are_gone_hold_up_nobody(lab: Lab, receivers: MakeReceiver) -> None:
     hangs, gone, well, unsigned = receivers(200), receivers(410), receivers(200), receivers(200)
     hangs.hangs = True
-    list_webhooks(
+    engine = posting(
         lab,
         hook("hangs", hangs, timeout_ms=60_000),
         hook("gone", gone),
@@ -189,8 +193,6 @@ def test_receivers_that_hang_or_are_gone_hold_up_nobody(lab: Lab, receivers: Mak
         hook("unsigned", unsigned, key_id="k2"),
         hook("other", unsigned, key_id="k1", flows=("none",)),
     )
-    engine = lab.engine(fold="core", **ENV)
-    engine.wait_ready()
     runs = fail_runs(lab, 0, 40)
     wait_for("the one that is well", lambda: well.runs() == runs)
     wait_for("the one that hangs", lambda: hangs.posts[0] >= 1)
@@ -217,9 +219,7 @@ def test_what_is_answered_or_over_meanwhile_is_not_posted_any_more(
     lab: Lab, receivers: MakeReceiver
 ) -> None:
     desk = receivers(503)
-    list_webhooks(lab, hook("desk", desk))
-    engine = lab.engine(fold="core", **ENV)
-    engine.wait_ready()
+    engine = posting(lab, hook("desk", desk))
     runs = fail_runs(lab, 0, 6)
     wait_for("all wait", lambda: figure(engine, "dalsegno_webhook_undelivered") == 6)
     lab.send([RunCancelled(run_id=f"run-{i}", request_id="c", reason="over") for i in range(3)])
@@ -234,15 +234,13 @@ def test_a_position_that_the_log_does_not_have_loses_nothing(
     lab: Lab, receivers: MakeReceiver
 ) -> None:
     desk = receivers(200)
-    list_webhooks(lab, hook("desk", desk))
     consumer = Consumer(
         {"bootstrap.servers": lab.bootstrap, "group.id": group_of(lab.settings, "desk")}
     )
     places = [TopicPartition(lab.topics.escalations, n, 10_000) for n in range(lab.partitions)]
     consumer.commit(offsets=places, asynchronous=False)
     consumer.close()
-    engine = lab.engine(fold="core", **ENV)
-    engine.wait_ready()
+    engine = posting(lab, hook("desk", desk))
     runs = fail_runs(lab, 0, 8)
     wait_for("delivered", lambda: desk.runs() == runs)
     assert set(desk.taken.values()) == {1}
@@ -253,9 +251,7 @@ def test_more_packages_than_wait_at_once_are_all_delivered_in_the_end(
     lab: Lab, receivers: MakeReceiver
 ) -> None:
     desk = receivers(503)
-    list_webhooks(lab, hook("desk", desk))
-    engine = lab.engine(fold="core", **ENV)
-    engine.wait_ready()
+    engine = posting(lab, hook("desk", desk))
     count = 5 * WAITING_MAX
     runs = fail_runs(lab, 0, count)
     wait_for("a full window", lambda: figure(engine, "dalsegno_webhook_undelivered") >= WAITING_MAX)

@@ -7,9 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 from tests.property import digest_of_log
-from tests.property.digest_of_log import drive
-from tests.property.folding import Folding
-from tests.property.test_partition_promises import PartitionMachine
+from tests.property.test_spilling import folded
 
 from dalsegno.storage.memory import MemoryTable
 from dalsegno.storage.snapshots import recorder
@@ -134,16 +132,6 @@ class Owner:
         found = self.recorder.look(whose, run_version, later)
         assert self.corrupted or not found.faults, "nothing was damaged but by us"
         return None if found.past is None else view_past(found.past, whose)
-
-
-def folded(seed: int, events: int) -> Folding:
-    rng = random.Random(seed)
-    machine = PartitionMachine()
-    machine.runs_start()
-    folding = machine.promises.folding
-    while len(folding.log) < events:
-        drive(machine, rng)
-    return folding
 
 
 @pytest.fixture(autouse=True)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
-from tests.unit.engine.test_warm_tier import Bench, Disk, make_tier
+from tests.unit.engine.warm_bench import Bench, Disk, disk, make_tier, tier
 
 from dalsegno.schemas.control import ErasureRequested, RunControl
 from dalsegno.schemas.events import InformationSupplied, RunCancelled, RunEvent, RunStarted
@@ -24,22 +22,12 @@ from dalsegno.streams.core.versions import VersionView
 from dalsegno.streams.engine import metrics_snapshots
 from dalsegno.streams.engine.warm_tier import WarmTier
 
+__all__ = ["disk", "tier"]
+
 pack = msgspec.msgpack.encode
 PLAN = Plan(steps=(StepPlan(name="a", queue="default", timeout_ms=60_000),), secrets=("pin",))
 MARKER = "4711-is-the-pin"
 NOTE = random.Random(1).randbytes(4_000)
-
-
-@pytest.fixture
-def disk() -> Disk:
-    return Disk()
-
-
-@pytest.fixture
-def tier(tmp_path: Path, disk: Disk) -> Iterator[WarmTier]:
-    made = make_tier(tmp_path, disk)
-    yield made
-    made.close()
 
 
 @pytest.fixture(autouse=True)
@@ -69,13 +57,6 @@ class Chained(Bench):
                     run_id=run_id, information_id=str(number), ops=pack(ops), origin="test"
                 )
             )
-
-    async def until(self, wanted: Callable[[], object]) -> None:
-        for _ in range(6_000):
-            if wanted():
-                return
-            await asyncio.sleep(0.01)
-        raise AssertionError("not in time")
 
     def links(self) -> list[tuple[bytes, bytes]]:
         return self.table.scan(LINK, LINK + b"\xff", 1_000)

@@ -105,7 +105,7 @@ class Bench:
         self.warm.keep(self.partition.capture(), self.offset)
 
     async def until(self, wanted: Callable[[], object]) -> None:
-        for _ in range(400):
+        for _ in range(6_000):
             if wanted():
                 return
             await asyncio.sleep(0.01)
