@@ -101,6 +101,8 @@ def finds(seed: int) -> bool:
 def test_a_deliberate_bug_of_runs_at_rest_is_found(mutant: Mutant) -> None:
     for seed in range(6):
         with mutant.bug():
-            if finds(seed):
-                return
+            found = finds(seed)
+        if found:
+            assert not finds(seed), "else it is not the bug that was found"
+            return
     raise AssertionError(f"not found: {mutant.name}")

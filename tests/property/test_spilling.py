@@ -183,6 +183,8 @@ def test_a_deliberate_bug_of_the_warm_tier_is_found(mutant: Mutant) -> None:
     for seed in range(6):
         folding = logs(seed, 700)
         with mutant.bug():
-            if finds(folding, seed):
-                return
+            found = finds(folding, seed)
+        if found:
+            assert not finds(folding, seed), "else it is not the bug that was found"
+            return
     raise AssertionError(f"not found: {mutant.name}")

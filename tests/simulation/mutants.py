@@ -12,6 +12,7 @@ from typing import Any
 from unittest.mock import patch
 
 import msgspec
+import pytest
 from tests.simulation import body
 from tests.simulation.engine import Engine, Session
 from tests.simulation.log import Changelog, Entry, Failed, Producer
@@ -24,6 +25,18 @@ class Mutant(msgspec.Struct, frozen=True):
     name: str
     bug: Callable[[], AbstractContextManager[None]]
     seeds: int = 300
+
+
+def patching(break_it: Callable[[pytest.MonkeyPatch], None], seeds: int) -> Mutant:
+    """A bug that is made of patches; its name is the function's."""
+
+    @contextmanager
+    def bug() -> Iterator[None]:
+        with pytest.MonkeyPatch.context() as patches:
+            break_it(patches)
+            yield
+
+    return Mutant(break_it.__name__, bug, seeds)
 
 
 @contextmanager

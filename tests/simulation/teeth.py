@@ -9,7 +9,18 @@ from tests.simulation.promises import BrokenPromiseError, FoldRaisedError
 
 
 def seeds_to_find(mutant: Mutant, run: Callable[[int], object]) -> int | None:
-    """`run` runs the world of a seed. None if the bug is not found within its bound."""
+    """`run` runs the world of a seed. None if the bug is not found within its bound.
+
+    Raises what breaks without the bug in the world that found it: then it was not the bug.
+    """
+    seed = _first_broken(mutant, run)
+    if seed is None:
+        return None
+    run(seed)
+    return seed + 1
+
+
+def _first_broken(mutant: Mutant, run: Callable[[int], object]) -> int | None:
     with mutant.bug():
         for seed in range(mutant.seeds):
             try:
@@ -18,5 +29,5 @@ def seeds_to_find(mutant: Mutant, run: Callable[[int], object]) -> int | None:
                 # Then the bug is broken itself, and shows nothing.
                 raise
             except BrokenPromiseError:
-                return seed + 1
+                return seed
     return None

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from tests.simulation.mutants import patching
 from tests.simulation.people_mutants import BREAKS
 from tests.simulation.people_world import PeopleWorld
-from tests.simulation.promises import BrokenPromiseError
+from tests.simulation.teeth import seeds_to_find
 
 from dalsegno.schemas.control import DecisionType
 
@@ -33,13 +34,7 @@ def test_one_seed_is_one_schedule() -> None:
     assert one.log.partition.parts() == other.log.partition.parts()
 
 
-def many(seeds: int) -> None:
-    for seed in range(seeds):
-        PeopleWorld(seed).run()
-
-
 @pytest.mark.parametrize("name", BREAKS)
-def test_a_deliberate_bug_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    BREAKS[name](monkeypatch)
-    with pytest.raises((BrokenPromiseError, AssertionError)):
-        many(SEEDS_TO_FIND)
+def test_a_deliberate_bug_is_found(name: str) -> None:
+    mutant = patching(BREAKS[name], SEEDS_TO_FIND)
+    assert seeds_to_find(mutant, lambda seed: PeopleWorld(seed).run()) is not None

@@ -3,9 +3,10 @@
 from collections.abc import Callable
 
 import pytest
-from tests.simulation.promises import BrokenPromiseError
+from tests.simulation.mutants import patching
 from tests.simulation.slow_mutants import MUTANTS
 from tests.simulation.slow_world import SlowWorld
+from tests.simulation.teeth import seeds_to_find
 
 SEEDS = 20
 TEETH_SEEDS = 40
@@ -20,14 +21,7 @@ def test_most_worlds_limit_something() -> None:
     assert sum(bool(SlowWorld(seed).run().limited_ms) for seed in range(10)) >= 8
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
-def test_a_deliberate_bug_in_noticing_is_found(
-    mutant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    mutant(monkeypatch)
-    for seed in range(TEETH_SEEDS):
-        try:
-            SlowWorld(seed).run()
-        except (BrokenPromiseError, AssertionError):
-            return
-    raise AssertionError("not found")
+@pytest.mark.parametrize("break_it", MUTANTS, ids=lambda each: each.__name__)
+def test_a_deliberate_bug_in_noticing_is_found(break_it: Callable[..., None]) -> None:
+    mutant = patching(break_it, TEETH_SEEDS)
+    assert seeds_to_find(mutant, lambda seed: SlowWorld(seed).run()) is not None

@@ -3,9 +3,10 @@
 from collections.abc import Callable
 
 import pytest
-from tests.simulation.promises import BrokenPromiseError
+from tests.simulation.mutants import patching
 from tests.simulation.storm_mutants import MUTANTS
 from tests.simulation.storms import StormWorld
+from tests.simulation.teeth import seeds_to_find
 
 SEEDS = 60
 TEETH_SEEDS = 120
@@ -29,14 +30,7 @@ def test_one_seed_is_one_schedule() -> None:
     assert worlds[0].time.now_ms == worlds[1].time.now_ms
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
-def test_a_deliberate_bug_in_fault_points_is_found(
-    mutant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    mutant(monkeypatch)
-    for seed in range(TEETH_SEEDS):
-        try:
-            StormWorld(seed).run()
-        except (BrokenPromiseError, AssertionError):
-            return
-    raise AssertionError("not found")
+@pytest.mark.parametrize("break_it", MUTANTS, ids=lambda each: each.__name__)
+def test_a_deliberate_bug_in_fault_points_is_found(break_it: Callable[..., None]) -> None:
+    mutant = patching(break_it, TEETH_SEEDS)
+    assert seeds_to_find(mutant, lambda seed: StormWorld(seed).run()) is not None

@@ -35,19 +35,20 @@ def test_a_large_world_with_databases_is_the_same() -> None:
     assert TieredWorld(3, large=True).run() == run_seed(3, large=True)
 
 
-def seeds_to_find(mutant: Mutant) -> int | None:
-    """How many seeds it takes until a promise is broken, or the schedule is another one."""
-    for seed in range(mutant.seeds):
-        right = run_seed(seed)
-        with mutant.bug():
-            try:
-                if TieredWorld(seed).run() != right:
-                    return seed + 1
-            except (BrokenPromiseError, AssertionError, KeyError):
-                return seed + 1
-    return None
+def finds(mutant: Mutant, seed: int, right: str) -> bool:
+    """Whether a promise is broken, or the schedule is another one than without databases."""
+    with mutant.bug():
+        try:
+            return TieredWorld(seed).run() != right
+        except (BrokenPromiseError, AssertionError, KeyError):
+            return True
 
 
 @pytest.mark.parametrize("mutant", TIER_MUTANTS, ids=lambda mutant: mutant.name.replace(" ", "-"))
 def test_a_deliberate_bug_of_the_tiers_is_found(mutant: Mutant) -> None:
-    assert seeds_to_find(mutant) is not None, f"not found in {mutant.seeds} seeds: {mutant.name}"
+    for seed in range(mutant.seeds):
+        right = run_seed(seed)
+        if finds(mutant, seed, right):
+            assert TieredWorld(seed).run() == right, "else it is not the bug that was found"
+            return
+    raise AssertionError(f"not found in {mutant.seeds} seeds: {mutant.name}")
