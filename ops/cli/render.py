@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import math
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -67,6 +68,11 @@ def when(at_ms: int) -> str:
     if not at_ms:
         return "-"
     return dt.datetime.fromtimestamp(at_ms / 1000, dt.UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+
+
+def tell(line: str) -> None:
+    """A word beside the output, on standard error."""
+    print(f"dalsegno: {line}", file=sys.stderr)
 
 
 def progress_bar() -> Progress:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from dalsegno.ops.cli.render import print_json, print_table
+from dalsegno.ops.cli.render import print_json, print_table, tell
 from dalsegno.ops.cli.settings import read_settings
 
 
@@ -18,7 +18,10 @@ def runs(
     from dalsegno.ops.kafka.engines import Engines
     from dalsegno.ops.run_view import run_row
 
-    found = Engines.find(read_settings()).runs(state, flow, limit)
+    listing = Engines.find(read_settings()).runs(state, flow, limit)
+    found = listing.runs
+    if not listing.complete and len(found) < limit:
+        tell("an engine has looked at a part of its runs only: others may be of this kind, too")
     if json:
         print_json(found)
         return

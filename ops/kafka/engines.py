@@ -49,8 +49,11 @@ class _Version(msgspec.Struct):
     version: dict[str, object]
 
 
-class _Runs(msgspec.Struct):
+class Listing(msgspec.Struct):
+    """Runs. Not `complete`: an engine has not looked at all of its own."""
+
     runs: list[dict[str, object]]
+    complete: bool
 
 
 class _Plan(msgspec.Struct):
@@ -101,13 +104,14 @@ class Engines:
             return None
         return msgspec.convert(_decode(status, body), _Version).version
 
-    def runs(self, state: str, flow: str, limit: int) -> list[dict[str, object]]:
+    def runs(self, state: str, flow: str, limit: int) -> Listing:
         """Runs of all partitions. Raises EngineError when none answers."""
         query = urllib.parse.urlencode(
             {k: v for k, v in (("state", state), ("flow", flow), ("limit", limit)) if v}
         )
-        answers = [msgspec.convert(each, _Runs) for each in self._each(f"/runs?{query}")]
-        return [run for answer in answers for run in answer.runs][:limit]
+        answers = [msgspec.convert(each, Listing) for each in self._each(f"/runs?{query}")]
+        found = [run for answer in answers for run in answer.runs]
+        return Listing(found[:limit], all(answer.complete for answer in answers))
 
     def partitions(self) -> list[dict[str, object]]:
         """What every engine says of its own partitions. Raises EngineError when none answers."""

@@ -209,8 +209,8 @@ class Client:
     ) -> list[RunView]:
         """Runs of all partitions that the engines hold, at most `limit` (1 to 1,000), in no order.
 
-        Engines that do not answer are left out. Raises `EngineUnavailable` if none does,
-        `SettingsError`.
+        Engines that do not answer are left out; each looks at 20,000 of its runs at most. Raises
+        `EngineUnavailable` if none answers, `SettingsError`.
         """
         self._guard.check()
         return self._engines.runs(state, flow, limit, to_s(timeout, "timeout"))

@@ -159,7 +159,6 @@ class _Run(msgspec.Struct):
 
 class _Runs(msgspec.Struct):
     runs: list[query.RunView]
-    complete: bool = True
 
 
 class _Points(msgspec.Struct):
