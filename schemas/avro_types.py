@@ -20,7 +20,6 @@ class Primitive:
     """A primitive type by its Avro name."""
 
     name: str
-    logical: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +129,7 @@ class _Parser:
         if kind in ("record", "error", "enum", "fixed"):
             return self._define(node, kind, namespace)
         if kind in PRIMITIVES:
-            return Primitive(kind, node.get("logicalType", ""))
+            return Primitive(kind)
         return self._reference(kind, namespace)
 
     def _reference(self, name: str, namespace: str) -> AvroType:

@@ -9,10 +9,9 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class TableStat:
-    """Bytes on disk and in write buffers; whether writes are held back by the disk."""
+    """Bytes on disk; whether writes are held back by it."""
 
     disk_bytes: int = 0
-    buffer_bytes: int = 0
     stalled: bool = False
 
 

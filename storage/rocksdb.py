@@ -138,13 +138,12 @@ class RocksTable:
         self._call(lambda: self._db.compact_range(None, None, everything), writing=True)
 
     def stat(self) -> TableStat:
-        """Bytes on disk and in write buffers; whether writes are held back."""
+        """As the port says."""
 
         def ask() -> TableStat:
             number = self._db.property_int_value
             return TableStat(
                 disk_bytes=number("rocksdb.total-sst-files-size") or 0,
-                buffer_bytes=number("rocksdb.cur-size-all-mem-tables") or 0,
                 stalled=bool(number("rocksdb.is-write-stopped"))
                 or bool(number("rocksdb.actual-delayed-write-rate")),
             )

@@ -30,12 +30,6 @@ class Books:
     taken: dict[str, int] = field(default_factory=dict)
 
     @property
-    def share_right(self) -> float:
-        """Share of orders that were carried out, or of which nothing is left."""
-        count = len(self.whole) + len(self.undone) + len(self.torn)
-        return (len(self.whole) + len(self.undone)) / count if count else 0.0
-
-    @property
     def add_up(self) -> bool:
         """Nothing done twice, nothing taken back twice, and the sums are right."""
         return not self.twice and not self.sums_wrong

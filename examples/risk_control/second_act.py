@@ -35,7 +35,6 @@ class Disk:
     def __init__(self, folder: Path, engine: str) -> None:
         self._folder = folder / f"disk-of-{engine}"
         self._engine = engine
-        self.files_lost = 0
 
     @property
     def environment(self) -> dict[str, str]:
@@ -47,7 +46,6 @@ class Disk:
 
         def lose() -> None:
             fleet.kill(self._engine)
-            self.files_lost = sum(each.is_file() for each in self._folder.rglob("*"))
             shutil.rmtree(self._folder)
 
         name = f"kill -9 {self._engine}, and its disk is deleted"

@@ -32,7 +32,6 @@ class Child:
         self, name: str, arguments: Sequence[str], folder: DevFolder, env: Mapping[str, str]
     ) -> None:
         self.name = name
-        self.restarts = 0
         self._command = [sys.executable, "-m", "dalsegno.ops.cli", *arguments]
         self._words = " ".join(("dalsegno.ops.cli", *arguments))
         self._folder = folder
@@ -74,7 +73,6 @@ class Child:
             return f"{self.name} ended with code {self._child.exit_code}, see {self.log}"
         if now >= self._due_at:
             self._due_at = None
-            self.restarts += 1
             self.start()
         return None
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
@@ -61,20 +60,6 @@ class Taken(msgspec.Struct, frozen=True):
     trace: str
 
 
-@dataclass(slots=True)
-class Counts:
-    """What became of messages of the queue. `repeats` were dropped, `unreadable` skipped.
-
-    `gaps`: batches that did not go on where the last one ended; they were read again.
-    """
-
-    taken: int = 0
-    repeats: int = 0
-    unreadable: int = 0
-    commits_failed: int = 0
-    gaps: int = 0
-
-
 class QueueConsumer:
     """One queue's static group member and its thread. `take`, `fenced` and `broken` (anything
     else that ends it) are called in that thread.
@@ -95,7 +80,6 @@ class QueueConsumer:
         factory: Callable[[KafkaConfig], Consumer] = Consumer,
     ) -> None:
         self.queue = queue
-        self.counts = Counts()
         self._topic = config.topics.queue(queue)
         self._timeout_s = config.request_timeout_ms / 1_000
         self._holding = holding
@@ -219,7 +203,6 @@ class QueueConsumer:
             partition, offset = message.partition(), message.offset()
             expected = self._next.get(partition)
             if expected is not None and offset != expected:
-                self.counts.gaps += 1
                 _LOG.warning(
                     "%s[%s]: offset %s after %s", self._topic, partition, offset, expected - 1
                 )
@@ -235,7 +218,6 @@ class QueueConsumer:
         taken = [item for item in fresh if item.partition in committed]
         for item in taken:
             self._seen.add(item.handoff.run_id, item.handoff.step, item.handoff.epoch)
-        self.counts.taken += len(taken)
         if taken:
             self._take(taken)
         return len(taken)
@@ -266,14 +248,12 @@ class QueueConsumer:
             if headers is None:
                 continue
             if place is not None and place <= mark:
-                self.counts.repeats += 1
                 continue
             handoff = self._decode(message)
             if handoff is None:
                 continue
             step = (handoff.run_id, handoff.step, handoff.epoch)
             if step in batch or not self._seen.is_new(*step):
-                self.counts.repeats += 1
                 continue
             batch.add(step)
             fresh.append(
@@ -308,7 +288,6 @@ class QueueConsumer:
 
     def _unreadable(self, error: object) -> None:
         _LOG.error("not a handoff of ours: %s", error)
-        self.counts.unreadable += 1
 
     def _commit(self, places: dict[int, Place], messages: Sequence[Message]) -> set[int]:
         """The partitions that the group now counts as taken up to these messages."""
@@ -320,7 +299,6 @@ class QueueConsumer:
         for partition in committed:
             self._marks[partition] = places[partition]
         if len(committed) < len(ends):
-            self.counts.commits_failed += 1
             self._forget_positions()
         return committed
 

@@ -1,8 +1,7 @@
 """Heartbeats in their own thread, and the worker lease that hangs on them.
 
 One record per partition and interval tells all that is held of the partition. At most one record
-per partition is on its way: while it is, further ones are merged into the next, counted, never
-queued.
+per partition is on its way: while it is, further ones are merged into the next, never queued.
 """
 
 from __future__ import annotations
@@ -30,8 +29,7 @@ LeaseLost = Callable[[Sequence[A], bool], None]
 class Heartbeats(Generic[A]):
     """Sends heartbeats for what `holding` holds, and abandons it when the lease has run out.
 
-    `lease_s`, `interval_s` in seconds; an infinite lease never runs out. `merged` counts
-    heartbeats that a later one carried.
+    `lease_s`, `interval_s` in seconds; an infinite lease never runs out.
     """
 
     def __init__(
@@ -61,8 +59,6 @@ class Heartbeats(Generic[A]):
         self._ticked_s = clocks.lease_s()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"{worker}-heartbeats", daemon=True)
-        self.merged = 0
-        self.failed = 0
 
     def start(self) -> None:
         """Start the thread."""
@@ -101,7 +97,6 @@ class Heartbeats(Generic[A]):
 
     def _send(self, partition: int, held: tuple[Held, ...], now_s: float) -> None:
         if partition in self._on_the_way:
-            self.merged += 1
             return
         heartbeat = Heartbeat(
             partition=partition,
@@ -120,8 +115,6 @@ class Heartbeats(Generic[A]):
         self._on_the_way.discard(partition)
         if error is None:
             self._alive_s[partition] = max(sent_s, self._alive_s.get(partition, 0.0))
-        else:
-            self.failed += 1
 
     def _wait_s(self) -> float:
         shortest = min((a.heartbeat_ms for a in self._holding.all()), default=0) / 1_000

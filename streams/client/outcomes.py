@@ -113,18 +113,12 @@ class Outcomes:
             if before is not None:  # its attempts are what they were
                 told.attempts, told.overtaken = before.attempts, before.overtaken
 
-    def wait_ended(self, run_id: str, timeout_s: float) -> RunResult:
-        """Raises `RunRefused`, `ReportRefused` for a run that is only reported on,
-        `WaitTimeout`.
-        """
-
-        return self._wait(run_id, _end, timeout_s, "the run has not ended")
-
     def wait_own(self, run_id: str, timeout_s: float) -> RunResult | None:
-        """As `wait_ended` for a run that this client has started; None at once for any other.
+        """The end of a run that this client has started; None at once for any other.
 
         None as well when the service says that the run was there before: it tells its end to
-        whoever began it.
+        whoever began it. Raises `RunRefused`, `ReportRefused` for a run that is only reported on,
+        `WaitTimeout`.
         """
 
         def seen(told: _Told) -> tuple[RunResult | None] | None:

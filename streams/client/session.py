@@ -60,7 +60,6 @@ class WorkerCounts:
     late: int = 0
     released: int = 0
     stopped: int = 0
-    heartbeats_merged: int = 0
 
 
 class Session:
@@ -134,7 +133,6 @@ class Session:
             await asyncio.wait([drained], timeout=_CANCEL_S)
             drained.cancel()
         if self._heartbeats is not None:
-            self._counts.heartbeats_merged += self._heartbeats.merged
             await asyncio.to_thread(self._heartbeats.stop)
         if self._answers is not None:
             await asyncio.to_thread(self._answers.close)

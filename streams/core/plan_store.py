@@ -56,7 +56,6 @@ class PlanStore:
         self._warm: Warm | None = None
         # With a store: what it does not know yet, by the capture that says so (0: none yet).
         self._touched: dict[bytes, int] = {}
-        self._captures = 0
         self._remember = _REMEMBERED
 
     def open_store(self, warm: Warm) -> None:
@@ -84,7 +83,6 @@ class PlanStore:
 
     def captured(self, number: int) -> None:
         """What changed so far is on its way to the store."""
-        self._captures = number
         for digest, at in self._touched.items():
             if not at:
                 self._touched[digest] = number

@@ -4,17 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Protocol
 
 from dalsegno.streams.engine.raw import RawEvent
-
-
-class Stream(StrEnum):
-    """Which topic a batch is of."""
-
-    EVENTS = "events"
-    HEARTBEATS = "heartbeats"
 
 
 class Receiver(Protocol):
@@ -44,7 +36,6 @@ class Batch:
     """
 
     receiver: Receiver
-    stream: Stream
     ticket: int
     records: Sequence[RawEvent]
     next_position: int

@@ -22,7 +22,7 @@ from faust.transport.drivers import aiokafka as driver
 from faust.types import TP, ConsumerMessage
 
 from dalsegno.streams.engine import membership
-from dalsegno.streams.engine.batch import Batch, Receiver, Stream
+from dalsegno.streams.engine.batch import Batch, Receiver
 from dalsegno.streams.engine.deliveries import Deliveries
 from dalsegno.streams.engine.errors import (
     EvictedError,
@@ -303,16 +303,14 @@ class BatchConsumer(driver.Consumer):  # type: ignore[misc]
         events = place.topic == self._events
         receiver: Receiver
         if events:
-            receiver, stream, taken = task, Stream.EVENTS, task.take(ticket)
+            receiver, taken = task, task.take(ticket)
         elif task.feed is not None:
-            receiver, stream, taken = task.feed, Stream.HEARTBEATS, task.feed.take()
+            receiver, taken = task.feed, task.feed.take()
         else:
             return None
         if not taken:
             return None  # the next poll seeks back to what the task wants then
-        batch = Batch(
-            receiver, stream, ticket, fetched.records, fetched.next_position, fetched.end_offset
-        )
+        batch = Batch(receiver, ticket, fetched.records, fetched.next_position, fetched.end_offset)
         await self._put(TP(place.topic, place.partition), batch)
         self._deliveries.sent(batch, self.ownership.context.clock())
         return task if events else None

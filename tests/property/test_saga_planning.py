@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 
-import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.property.sagas import before, cases
 
-from dalsegno.schemas.control import Policy
 from dalsegno.schemas.outputs import StepState
-from dalsegno.schemas.plan import Plan, StepRole
-from dalsegno.streams.core.plan import CompiledPlan, compile_plan
+from dalsegno.schemas.plan import StepRole
+from dalsegno.streams.core.plan import CompiledPlan
 from dalsegno.streams.core.saga.order import hold_again, let_go
 from dalsegno.streams.core.saga.planning import (
     WHOLE,
     StepPast,
     held_back,
-    pivots_passed,
     plan_undo,
 )
 from dalsegno.streams.core.saga.remainder import remainder
@@ -151,17 +148,3 @@ def test_the_remainder_is_exact(case: Case, data: st.DataObject) -> None:
         assert part.state is StepState.ESCALATED or not part.by
     keys = Counter(key for part in left.undone + left.left + left.kept for key in part.effects)
     assert keys == Counter(e.entry.key for past in pasts.values() for e in past.effects)
-
-
-@given(cases(), st.data())
-def test_a_pivot_is_passed_once_it_is_done_or_may_have_been(
-    case: Case, data: st.DataObject
-) -> None:
-    plan, pasts = case
-    place = data.draw(st.sampled_from(plan.order))
-    steps = list(plan.steps)
-    steps[place] = msgspec.structs.replace(steps[place], pivot=True)
-    pivoted = compile_plan(Plan(steps=tuple(steps)), policy=Policy(), ttl_ms=86_400_000)
-    past = pasts.get(place, StepPast())
-    passed = past.completed or bool(past.effects)
-    assert pivots_passed(pivoted, pasts) == ((steps[place].name,) if passed else ())

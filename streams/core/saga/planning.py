@@ -158,12 +158,3 @@ def held_back(plan: CompiledPlan, busy: Container[int]) -> tuple[int, ...]:
             for need in plan.needs[place]:
                 held[need] += 1
     return tuple(held)
-
-
-def pivots_passed(plan: CompiledPlan, pasts: Mapping[int, StepPast]) -> tuple[str, ...]:
-    """Pivots that were done, or may have been: with any of them the run only goes forward."""
-    return tuple(
-        step.name
-        for place, step in enumerate(plan.steps)
-        if step.pivot and (past := pasts.get(place)) and (past.completed or past.effects)
-    )

@@ -25,11 +25,19 @@ def ended(state: RunState = RunState.SUCCEEDED) -> Answer:
     )
 
 
-def test_the_end_of_a_run_comes_with_its_context_even_before_it_is_asked_for() -> None:
+def begun() -> Outcomes:
+    """Of a client that has started `r`."""
     outcomes = Outcomes(10)
+    outcomes.begin("r")
+    return outcomes
+
+
+def test_the_end_of_a_run_comes_with_its_context_even_before_it_is_asked_for() -> None:
+    outcomes = begun()
     outcomes.tell(answer(AnswerType.ACCEPTED))
     outcomes.tell(ended())
-    result = outcomes.wait_ended("r", 0)
+    result = outcomes.wait_own("r", 0)
+    assert result is not None
     assert result.succeeded
     assert (result.state, result.run_version, result.context) == (
         RunState.SUCCEEDED,
@@ -39,33 +47,38 @@ def test_the_end_of_a_run_comes_with_its_context_even_before_it_is_asked_for() -
 
 
 def test_a_waiter_is_woken() -> None:
-    outcomes = Outcomes(10)
+    outcomes = begun()
     threading.Timer(0.02, outcomes.tell, [ended(RunState.CANCELLED)]).start()
-    assert outcomes.wait_ended("r", 5).state is RunState.CANCELLED
+    result = outcomes.wait_own("r", 60)
+    assert result is not None
+    assert result.state is RunState.CANCELLED
 
 
 def test_a_refused_start_is_an_error_that_says_why() -> None:
-    outcomes = Outcomes(10)
+    outcomes = begun()
     outcomes.tell(answer(AnswerType.REFUSED, reason="cycle", detail="a > b > a"))
     with pytest.raises(RunRefused, match="cycle: a > b > a"):
-        outcomes.wait_ended("r", 0)
+        outcomes.wait_own("r", 0)
     outcomes.begin("r")  # a corrected start under the same id
     outcomes.tell(ended())
-    assert outcomes.wait_ended("r", 0).succeeded
+    result = outcomes.told("r")
+    assert result is not None
+    assert result.succeeded
 
 
 def test_no_answer_in_time_is_a_timeout() -> None:
     with pytest.raises(WaitTimeout, match="not ended within 0 s"):
-        Outcomes(10).wait_ended("r", 0)
+        begun().wait_own("r", 0)
 
 
 def test_a_start_that_is_sent_again_hears_that_its_run_has_ended() -> None:
-    outcomes = Outcomes(10)
+    outcomes = begun()
     outcomes.tell(answer(AnswerType.DUPLICATE, run_state=RunState.RUNNING))
-    with pytest.raises(WaitTimeout):
-        outcomes.wait_ended("r", 0)
+    assert outcomes.wait_own("r", 0) is None, "its end is told to whoever began it"
     outcomes.tell(answer(AnswerType.DUPLICATE, run_state=RunState.FAILED))
-    assert outcomes.wait_ended("r", 0).state is RunState.FAILED
+    result = outcomes.wait_own("r", 0)
+    assert result is not None
+    assert result.state is RunState.FAILED
 
 
 def test_a_superseded_report_is_raised_at_the_next_one_of_its_step_once() -> None:

@@ -1,6 +1,6 @@
 """A batch that Faust lost is asked for anew; one that an agent has begun never is."""
 
-from dalsegno.streams.engine.batch import Batch, Stream
+from dalsegno.streams.engine.batch import Batch
 from dalsegno.streams.engine.deliveries import OVERDUE_CYCLES, OVERDUE_S, Deliveries
 
 
@@ -17,7 +17,7 @@ class Receiver:
 
 
 def batch(receiver: Receiver) -> Batch:
-    return Batch(receiver, Stream.EVENTS, 1, (), 5, 5)
+    return Batch(receiver, 1, (), 5, 5)
 
 
 def cycles(deliveries: Deliveries, now_s: float, count: int) -> list[Batch]:

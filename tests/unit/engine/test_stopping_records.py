@@ -11,7 +11,7 @@ from dalsegno.schemas.control import RulesChanged
 from dalsegno.schemas.events import FailureType, StepFailed
 from dalsegno.streams.core.partition import Partition
 from dalsegno.streams.engine.archive_settings import ArchiveSettings
-from dalsegno.streams.engine.batch import Batch, Stream
+from dalsegno.streams.engine.batch import Batch
 from dalsegno.streams.engine.checkpoint import Checkpointer
 from dalsegno.streams.engine.task import PartitionTask, TaskState
 
@@ -54,7 +54,7 @@ async def test_timers_that_fired_with_unknown_rules_fire_again_after_the_upgrade
     task = _task(log.partition, marker, fence)
     late_ms = START_MS + 3_600_000
     raw = SimpleNamespace(offset=position, timestamp=late_ms, key=b"0", value=b"", headers=())
-    task.process(Batch(task, Stream.EVENTS, 0, [raw], position + 1, position + 1))  # type: ignore[list-item]
+    task.process(Batch(task, 0, [raw], position + 1, position + 1))  # type: ignore[list-item]
     assert task.state is TaskState.STOPPED
     assert task._outputs.flushed == 1, "what was put out before the record leaves"  # type: ignore[union-attr]
     for _ in range(10):

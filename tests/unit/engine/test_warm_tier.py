@@ -19,7 +19,7 @@ from dalsegno.storage.warm import Place
 from dalsegno.streams.core.partition import Partition
 from dalsegno.streams.core.record import Record
 from dalsegno.streams.core.warm import WarmLost
-from dalsegno.streams.engine.batch import Batch, Stream
+from dalsegno.streams.engine.batch import Batch
 from dalsegno.streams.engine.metrics_warm import WARM_WRITE_FAILURES
 from dalsegno.streams.engine.sinks import StoreSink
 from dalsegno.streams.engine.warm_tier import Changelog, WarmTier, now_ms
@@ -283,7 +283,6 @@ class Seen:
 def batch(*names: str) -> Batch:
     return Batch(
         receiver=None,  # type: ignore[arg-type]
-        stream=Stream.EVENTS,
         ticket=0,
         records=[Seen(name.encode()) for name in names],  # type: ignore[misc]
         next_position=0,
