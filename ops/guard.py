@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
+_ENDS_S_MAX = 10.0
 # The watcher keeps the read end of our stdin pipe: when this process dies, even by kill -9, the
 # pipe closes and the child is ended. A parent-death signal would fire when the spawning *thread*
 # ends, and exists on Linux only. The child gets 6 s between TERM and KILL.
@@ -78,14 +79,14 @@ def pid_in(pidfile: Path) -> int | None:
     return None
 
 
-def await_predecessor(pidfile: Path, words: str, limit_s: float = 10.0) -> int | None:
+def await_predecessor(pidfile: Path, words: str) -> int | None:
     """Wait until the child of an owner that was killed has ended; its pid if it lives on.
 
     Pids are used again, so only a process whose command line holds `words` is that child. A guard
     ends it within 6 s.
     """
     pid = pid_in(pidfile)
-    limit = time.monotonic() + limit_s
+    limit = time.monotonic() + _ENDS_S_MAX
     while pid is not None and words in command_of(pid):
         if time.monotonic() > limit:
             return pid

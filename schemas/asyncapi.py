@@ -53,11 +53,9 @@ class _Channel:
     shared: tuple[str, ...] = ()
 
 
-def export_asyncapi(
-    topics: Topics | None = None, schemas: Registry | None = None
-) -> dict[str, Json]:
-    """The document, as JSON values. `topics`: the prefix to write in; `schemas`: normally ours."""
-    topics, schemas = topics or Topics(), schemas or registry()
+def export_asyncapi(topics: Topics | None = None) -> dict[str, Json]:
+    """The document, as JSON values. `topics`: the prefix to write in."""
+    topics, schemas = topics or Topics(), registry()
     channels = _channels(topics)
     return {
         "asyncapi": "3.0.0",

@@ -68,9 +68,9 @@ def unpack(data: bytes, *, bytes_max: int = BYTES_MAX) -> Value:
     return value
 
 
-def unpack_map(data: bytes, *, bytes_max: int = BYTES_MAX) -> dict[str, Value]:
+def unpack_map(data: bytes) -> dict[str, Value]:
     """As `unpack`, for a map. Raises `ValueRefusedError` for another type too."""
-    value = unpack(data, bytes_max=bytes_max)
+    value = unpack(data)
     if type(value) is not dict:
         raise ValueRefusedError("", f"expected a map, not {type(value).__name__}")
     return value

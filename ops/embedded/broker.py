@@ -151,11 +151,9 @@ class EmbeddedKafka(EmbeddedServer):
             time.sleep(0.05)
         return False
 
-    def create_topic(
-        self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None
-    ) -> None:
+    def create_topic(self, name: str, partitions: int = 1) -> None:
         """Make one topic and wait until it is there. Raises KafkaException."""
-        self.create_topics({name: partitions}, config)
+        self.create_topics({name: partitions})
 
     def create_topics(
         self, partitions: Mapping[str, int], config: Mapping[str, str] | None = None

@@ -53,9 +53,9 @@ def find_jars(
     return jars
 
 
-def jars_cached(version: str = KAFKA_VERSION) -> bool:
+def jars_cached() -> bool:
     """Whether `find_jars` would return at once."""
-    return _read(cache_dir() / f"kafka-{version}.classpath.json") is not None
+    return _read(cache_dir() / f"kafka-{KAFKA_VERSION}.classpath.json") is not None
 
 
 def _read(listing: Path) -> list[str] | None:

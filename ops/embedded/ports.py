@@ -6,6 +6,7 @@ from contextlib import suppress
 
 # Below the usual ephemeral range, so that no outgoing connection takes one before Java binds it.
 _LOWEST, _HIGHEST = 20_000, 32_000
+_ANSWER_S = 1.0
 
 
 def free_ports(count: int) -> list[int]:
@@ -28,14 +29,13 @@ def is_free(port: int) -> bool:
     return False
 
 
-def answers_kafka(port: int, timeout_s: float = 1.0) -> bool:
+def answers_kafka(port: int) -> bool:
     """Whether a broker answers an ApiVersions request.
 
     A broker binds early but answers only once it is unfenced, so this is the sign of life.
     """
     request = bytes.fromhex("0000000e0012000000000001000470696e67")
-    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout_s) as link:
-        link.settimeout(timeout_s)
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), _ANSWER_S) as link:
         link.sendall(request)
         return link.recv(8)[4:] == b"\0\0\0\1"
     return False

@@ -184,12 +184,12 @@ class EmbeddedS3(EmbeddedServer):
             objects.close()
         return False
 
-    def vacuum(self, timeout_s: float = 60.0) -> None:
+    def vacuum(self) -> None:
         """What was deleted leaves its files now: it only appends, and compacts them in its own
         time. Raises OSError.
         """
         query = "/vol/vacuum?garbageThreshold=0.00001"
-        with urlopen(f"http://127.0.0.1:{self._master_port}{query}", timeout=timeout_s) as answer:
+        with urlopen(f"http://127.0.0.1:{self._master_port}{query}", timeout=60) as answer:
             answer.read()
 
     def stop(self) -> None:

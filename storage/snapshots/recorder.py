@@ -69,13 +69,11 @@ class Recorder:
         pace: Pace,
         *,
         keep: int,
-        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._chains = chains
         self._load = load
         self._pace = pace
         self._keep = keep
-        self._clock = clock
         self._pending: dict[str, list[Made]] = {}
         self._due: dict[str, None] = {}
         self._ends: OrderedDict[str, Chain] = OrderedDict()
@@ -165,14 +163,14 @@ class Recorder:
 
         Raises `StoreBusyError`, `StoreFullError`, `StoreLostError`; nothing is lost then.
         """
-        until = self._clock() + budget_s
+        until = time.perf_counter() + budget_s
         while self._due:
             self._round(list(islice(self._due, RUNS_AT_ONCE)))
-            if self._clock() >= until:
+            if time.perf_counter() >= until:
                 break
 
     def _round(self, run_ids: list[str]) -> None:
-        began = self._clock()
+        began = time.perf_counter()
         stored = self._load(run_ids)
         changes: dict[tuple[str, int], bytes | None] = {}
         extended: dict[str, Extended] = {}
@@ -248,7 +246,7 @@ class Recorder:
             if found.behind is not None or found.faults:
                 self._pace.failed(found.behind or 0)
         if count:
-            took_s = self._clock() - began
+            took_s = time.perf_counter() - began
             told.seconds += [took_s / count] * count
             self._pace.took(count, max(0.0, took_s - packing_s))
 

@@ -350,7 +350,7 @@ def _standing_of(step: str, code: int) -> StepStanding:
     return StepStanding(step, state)
 
 
-def view_now(run: Run, source: str = "memory") -> VersionView:
+def view_now(run: Run) -> VersionView:
     """A live run's newest version, as its state says. `at_ms` is 0: the state does not know."""
     head, plan = run.head, run.entry.plan
     names = run.context.names()
@@ -369,7 +369,7 @@ def view_now(run: Run, source: str = "memory") -> VersionView:
         ),
         context=run.context.pack([name for name in names if name not in plan.secrets]),
         secrets_omitted=tuple(name for name in names if name in plan.secrets),
-        source=source,
+        source="memory",
         context_schema=head.context_schema,
         context_schema_version=head.context_schema_version,
         field_versions=head.field_versions,
