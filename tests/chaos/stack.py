@@ -15,7 +15,6 @@ from dalsegno.ops.embedded.ports import free_ports
 ROOT: Final = Path(__file__).parents[2]
 PROJECT: Final = "dalsegno-chaos"
 NETWORK: Final = f"{PROJECT}_default"
-BROKERS: Final = ("kafka1", "kafka2", "kafka3")
 ENGINES: Final = ("engine1", "engine2")
 FILES: Final = ("-f", "docker-compose.yml", "-f", "tests/chaos/compose.yml")
 _SETTINGS: Final = {"DALSEGNO_ARCHIVE_INTERVAL_MS": "2000"}

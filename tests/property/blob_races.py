@@ -88,7 +88,8 @@ class Races:
         began_ms = self.lab.clock.now_ms
         if self.random.random() < 0.5 or not self.lab.store.renew(1, blob):
             self.lab.store.put(1, blob, data)
-        self.renewed += 1
+        else:
+            self.renewed += 1
         # Counted from when the call began; one that took too long is made again.
         limit_ms = began_ms + GRACE_MS // 2
         if self.lab.clock.now_ms < limit_ms:

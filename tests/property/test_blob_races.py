@@ -42,12 +42,14 @@ def _without_ages(unheld: Unheld) -> _WithoutAges:
 
 
 def test_what_a_run_holds_is_there_in_whatever_order_things_happen() -> None:
-    swept = 0
+    swept = renewed = 0
     for seed in SEEDS:
         races = Races(seed)
         races.run(TURNS)
         swept += races.swept
+        renewed += races.renewed
     assert swept > len(SEEDS), "sweeps that sweep nothing show nothing"
+    assert renewed > len(SEEDS)
 
 
 @pytest.mark.parametrize("bug", ["renewed_by_name", "not_caught_up", "young_ones_too"])

@@ -145,7 +145,6 @@ class Actor:
         self.fold = FaultPoints(number, self.world.setup.partitions)
         self.epoch = 0
         self.kept = 0
-        self.checked_ms: dict[str, int] = {}
 
     def life(self) -> Step:
         """One ownership after the other, each from the fence on."""

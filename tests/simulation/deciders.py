@@ -80,7 +80,6 @@ class People:
         self.rng: Random = world.rng
         self.process = Process(world.scheduler, "people")
         self.packages: dict[str, Escalation] = {}
-        self.latest: dict[str, Escalation] = {}
         self.made = 0
         for log in world.outputs["escalations"]:
             log.listeners.append(self._on_package)

@@ -49,7 +49,6 @@ class StormWorld:
         self.actors_saved: dict[bytes, bytes] = {}
         self.actors_judged = 0
         self.reported: dict[tuple[int, int, int], FaultReport] = {}
-        self.instructed: set[tuple[int, str, str, int]] = set()
         self.depends_on: dict[tuple[str, str], tuple[str, ...]] = {}
         self.taken: set[tuple[str, str, int]] = set()
         self.arrivals: dict[str, list[int]] = defaultdict(list)
