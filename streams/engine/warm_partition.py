@@ -245,10 +245,6 @@ class WarmPartition:
                     wait_s = min(_FULL_MAX_S, 2 * wait_s)
         except StoreLostError as error:
             self.lost(error)
-        except Exception:
-            # The boundary of this task: nobody awaits it. The next checkpoint tries again.
-            self._tier.metrics.count(metrics_warm.WARM_WRITE_FAILURES)
-            log.exception("not stored", partition=self._number)
         finally:
             self._writer = None
 

@@ -26,6 +26,13 @@ def faults(facts: dict[str, TopicFacts], *, dev: bool = False) -> str:
     return "\n".join(check(TOPICS, facts, dev=dev).faults)
 
 
+def with_config(name: str, **config: str) -> dict[str, TopicFacts]:
+    facts = right()
+    changed = {key.replace("_", "."): value for key, value in config.items()}
+    facts[name] = replace(facts[name], config={**facts[name].config, **changed})
+    return facts
+
+
 def test_topics_as_created_have_no_fault() -> None:
     findings = check(TOPICS, right(), dev=False)
     assert findings.faults == ()

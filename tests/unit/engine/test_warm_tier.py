@@ -332,29 +332,6 @@ async def test_a_batch_whose_runs_cannot_be_read_ends_the_partition_and_not_its_
     assert tier.open(0).place is not None
 
 
-async def test_a_write_that_fails_for_a_reason_nobody_foresaw_is_seen_and_tried_again(
-    tier: WarmTier, disk: Disk, capsys: pytest.CaptureFixture[str]
-) -> None:
-    bench = Bench(tier, disk)
-    bench.runs(0, 200)
-
-    def fail() -> None:
-        raise RuntimeError("a fault of ours")
-
-    bench.table.waits = fail
-    bench.checkpoint()
-    await bench.until(lambda: b"dalsegno_warm_write_failures_total 1.0" in tier.metrics.text())
-    assert "a fault of ours" in capsys.readouterr().out
-    assert bench.warm.unsaved
-    assert not bench.residence.outside
-    bench.table.waits = lambda: None
-    bench.runs(200, 1)
-    bench.checkpoint()
-    await bench.until(lambda: bench.residence.outside)
-    await bench.warm.close()
-    assert not bench.lost
-
-
 async def test_what_an_overtaken_batch_read_is_not_used(tier: WarmTier, disk: Disk) -> None:
     bench = Bench(tier, disk)
     bench.runs(0, 200)
