@@ -85,7 +85,10 @@ class Sweeper:
         self._metrics = ownership.context.metrics
         self._interval_s = ownership.context.settings.blobs.sweep_interval_ms / 1_000
         self._unheld: dict[int, tuple[PartitionTask, Unheld]] = {}
+        self._due_s: dict[int, float] = {}
         self._swept_s: dict[int, float] = {}
+        """Of each partition: the last whole sweep, or when it was taken over."""
+        self._found: dict[int, Sweep] = {}
 
     async def run(self) -> None:
         """For ever."""
@@ -96,14 +99,28 @@ class Sweeper:
     async def turn(self) -> None:
         """Every partition that is due, one behind the other."""
         now_s = time.monotonic()
-        self._metrics.clear(metrics_blobs.BLOB_SWEEP_AGE)
         tasks = dict(self._ownership.tasks)
-        self._swept_s = {n: self._swept_s.get(n, now_s - self._interval_s) for n in tasks}
+        self._due_s = {n: self._due_s.get(n, now_s) for n in tasks}
+        self._swept_s = {n: self._swept_s.get(n, now_s) for n in tasks}
+        self._found = {n: found for n, found in self._found.items() if n in tasks}
+        self._figures(now_s)
         for number, task in tasks.items():
-            age_s = max(0.0, now_s - self._swept_s[number])
-            self._metrics.gauge(metrics_blobs.BLOB_SWEEP_AGE, age_s, partition=str(number))
-            if age_s >= self._interval_s and task.state in RUNNING:
+            if now_s >= self._due_s[number] and task.state in RUNNING:
                 await self._sweep(number, task)
+
+    def _figures(self, now_s: float) -> None:
+        """Of what is owned now: what has gone tells nothing any more."""
+        stored, size = metrics_blobs.BLOB_STORED, metrics_blobs.BLOB_STORED_BYTES
+        unheld, age = metrics_blobs.BLOB_UNHELD, metrics_blobs.BLOB_SWEEP_AGE
+        for metric in (stored, size, unheld, age):
+            self._metrics.clear(metric)
+        for number, swept_s in self._swept_s.items():
+            self._metrics.gauge(age, max(0.0, now_s - swept_s), partition=str(number))
+        for number, found in self._found.items():
+            label = {"partition": str(number)}
+            self._metrics.gauge(stored, found.blobs, **label)
+            self._metrics.gauge(size, found.bytes_stored, **label)
+            self._metrics.gauge(unheld, found.unheld, **label)
 
     async def _sweep(self, number: int, task: PartitionTask) -> None:
         try:
@@ -115,15 +132,13 @@ class Sweeper:
         except WarmLost as error:
             self._failed(number, "local_database_lost", str(error))
         else:
+            self._found[number] = found
             self._swept_s[number] = time.monotonic()
-            label = {"partition": str(number)}
-            self._metrics.gauge(metrics_blobs.BLOB_STORED, found.blobs, **label)
-            self._metrics.gauge(metrics_blobs.BLOB_STORED_BYTES, found.bytes_stored, **label)
-            self._metrics.gauge(metrics_blobs.BLOB_UNHELD, found.unheld, **label)
+            self._figures(self._swept_s[number])
+        # Also after a failure: nothing hurries, and a store in trouble has rest.
+        self._due_s[number] = time.monotonic() + self._interval_s
 
     def _failed(self, number: int, trouble: str, why: str) -> None:
-        # Due again after a whole interval: nothing hurries, and a store in trouble has rest.
-        self._swept_s[number] = time.monotonic()
         self._metrics.count(metrics_blobs.BLOB_SWEEP_FAILURES, trouble=trouble)
         log.warning("blobs not swept", partition=number, why=why)
 

@@ -87,6 +87,7 @@ class Eraser:
         self._nudged_s: dict[int, float] = {}
         self._asked_s: dict[int, float] = {}
         self._gone: dict[int, int] = {}
+        self._overdue: dict[int, int] = {}
 
     async def run(self) -> None:
         """For ever."""
@@ -98,8 +99,7 @@ class Eraser:
         """Carries out what is due. False when something has failed and is tried again later; it
         holds up no other partition.
         """
-        metrics = self._context.metrics
-        metrics.clear(metrics_erasing.ERASURE_AGE)
+        self._figures()
         await self._sweep()
         well = True
         for task in list(self._ownership.tasks.values()):
@@ -117,6 +117,15 @@ class Eraser:
             except (KafkaException, RestoreError, OutcomeUnknownError) as error:
                 well = self._failed(task.number, "log", error)
         return well
+
+    def _figures(self) -> None:
+        """Of what is owned now: what has gone is the next owner's to tell."""
+        metrics, owned = self._context.metrics, self._ownership.tasks
+        metrics.clear(metrics_erasing.ERASURE_AGE)
+        metrics.clear(metrics_erasing.ERASURE_OVERDUE)
+        self._overdue = {n: count for n, count in self._overdue.items() if n in owned}
+        for number, count in self._overdue.items():
+            metrics.gauge(metrics_erasing.ERASURE_OVERDUE, count, partition=str(number))
 
     def _due(self, task: PartitionTask) -> Due | None:
         fold = task.fold
@@ -247,6 +256,7 @@ class Eraser:
         self._asked_s[number] = now_s + _LOOK_BACK_S
         last_ms = max(stone.last_ms for stone in passed)
         held = await self._ages.held_before(number, min(stone.last_ms for stone in passed))
+        self._overdue[number] = len(held)
         self._context.metrics.gauge(
             metrics_erasing.ERASURE_OVERDUE, len(held), partition=str(number)
         )

@@ -5,7 +5,9 @@ are.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -17,6 +19,7 @@ from dalsegno.storage.archive.memory import MemoryObjects
 from dalsegno.storage.archive.objects import Trouble
 from dalsegno.storage.memory import MemoryTable
 from dalsegno.storage.warm import Place, WarmStore
+from dalsegno.streams.agents import blobs
 from dalsegno.streams.agents.blobs import SweepEndedError, Sweeper
 from dalsegno.streams.core.partition import Partition
 from dalsegno.streams.engine.metrics import EngineMetrics
@@ -163,6 +166,40 @@ async def test_trouble_of_the_store_is_counted_and_the_next_turn_waits() -> None
     calls = len(stand.lab.objects.calls)
     await stand.sweeper.turn()
     assert len(stand.lab.objects.calls) == calls
+
+
+async def test_a_sweep_that_failed_makes_no_partition_look_swept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its age goes on since the last whole sweep, or since the partition was taken over."""
+    slept = [0]  # hours that nobody waits for
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + 3_600 * slept[0])
+    monkeypatch.setattr(blobs, "time", clock)
+    stand = Stand(Log())
+
+    async def hours() -> int:
+        await stand.sweeper.turn()
+        lines = stand.owner.context.metrics.text().decode().splitlines()
+        (line,) = [each for each in lines if each.startswith("dalsegno_blob_sweep_age_seconds{")]
+        return int(float(line.split()[1]) / 3_600)
+
+    stand.lab.objects.down = Trouble.DENIED
+    assert await hours() == 0
+    slept[0] = 2
+    assert await hours() == 2
+    slept[0] = 4
+    assert await hours() == 4
+    stand.lab.objects.down = None
+    slept[0] = 6
+    assert await hours() == 0
+
+
+async def test_a_partition_that_is_gone_has_no_figures() -> None:
+    stand = Stand(Log())
+    await stand.sweeper.turn()
+    del stand.owner.tasks[1]
+    await stand.sweeper.turn()
+    assert 'partition="1"' not in stand.owner.context.metrics.text().decode()
 
 
 async def test_a_turn_sets_the_figures() -> None:

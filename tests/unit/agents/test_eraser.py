@@ -15,6 +15,7 @@ from dalsegno.storage.archive.archive import Archive
 from dalsegno.storage.archive.memory import MemoryObjects
 from dalsegno.storage.archive.objects import ArchiveError, Trouble
 from dalsegno.storage.archive.segment import Kind, SegmentWriter
+from dalsegno.streams.agents import erasing
 from dalsegno.streams.agents.erasing import Eraser
 from dalsegno.streams.core.partition import Partition
 from dalsegno.streams.core.tombstones import digest_of_id
@@ -280,3 +281,26 @@ async def test_a_run_that_was_erased_long_ago_is_no_reason_to_look_again(
         now_s[0] += pass_s
         await stand.turn()
     assert looks == [2]
+
+
+async def test_an_overdue_erasure_of_a_partition_that_is_gone_is_no_longer_ours_to_tell(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An engine that lost the partition would tell of it for ever."""
+
+    async def held_before(self: LogAges, number: int, last_ms: int) -> list[str]:
+        return ["events"]
+
+    monkeypatch.setattr(LogAges, "held_before", held_before)
+    monkeypatch.setattr(erasing, "_now_ms", lambda: DATE_MS + 1)
+    stand = Stand(erased())
+    stand.saved()
+    await stand.turn()
+    await stand.turn()
+    overdue = 'dalsegno_erasure_overdue_topics{partition="0"} 1.0'
+    assert overdue in stand.owner.context.metrics.text().decode()
+    await stand.turn()
+    assert overdue in stand.owner.context.metrics.text().decode()
+    stand.owner.tasks.clear()
+    await stand.turn()
+    assert "dalsegno_erasure_overdue_topics{" not in stand.owner.context.metrics.text().decode()
