@@ -6,7 +6,9 @@ import time
 from collections import Counter
 from pathlib import Path
 
+from dalsegno import __version__
 from dalsegno.schemas.outputs import Outcome
+from dalsegno.streams.core.controls import RULES_KNOWN
 from dalsegno.streams.core.faultpoint.actors import FaultPoints
 from dalsegno.streams.core.faultpoint.point import Phase
 from dalsegno.streams.core.partition import Partition
@@ -65,9 +67,11 @@ def collect(metrics: EngineMetrics, ownership: Ownership | None) -> bytes:
     """Everything, in the exposition format."""
     metrics.signals.flush()
     metrics.gauge(catalogue.MEMORY, resident_bytes())
+    metrics.gauge(catalogue.BUILD, 1, version=__version__, rules=str(RULES_KNOWN[-1]))
+    for metric in (*_PER_PARTITION, catalogue.PARTITIONS):
+        metrics.clear(metric)
     if ownership is not None:
-        for metric in _PER_PARTITION:
-            metrics.clear(metric)
+        metrics.gauge(catalogue.PARTITIONS_EXPECTED, ownership.context.layout.partitions)
         states = Counter(task.state for task in ownership.tasks.values())
         for state in TaskState:
             metrics.gauge(catalogue.PARTITIONS, states[state], state=state)

@@ -34,6 +34,8 @@ LABELS: Final = {
     "state": "of a partition task: new, fencing, restoring, ready, busy, stalled, stopped, closed",
     "outcome": "of an event: applied, duplicate, superseded, refused, dead_lettered",
     "reason": "a short code of our own, never text of a record; at most 100, then `other`",
+    "version": "of the installed package: one for each engine",
+    "rules": "a number: one for each engine",
     "cause": "class of the error that ended a partition task",
     "verdict": "of the monitor: lost, silent, stuck, replaced",
     "channel": "of outputs: transitions, escalations, control, faults, dead-letters, queue.NAME",
@@ -172,6 +174,17 @@ BACKLOG_AGE: Final = Metric(
 )
 PARTITIONS: Final = Metric(
     "dalsegno_partitions", Kind.GAUGE, "Partitions assigned to this engine, by state.", ("state",)
+)
+PARTITIONS_EXPECTED: Final = Metric(
+    "dalsegno_partitions_expected",
+    Kind.GAUGE,
+    "Partitions of the events topic: so many all engines together must have.",
+)
+BUILD: Final = Metric(
+    "dalsegno_build_info",
+    Kind.GAUGE,
+    "Always 1: which release this engine is, and up to which rules it knows.",
+    ("version", "rules"),
 )
 STOPS: Final = Metric(
     "dalsegno_partition_stops_total",

@@ -69,3 +69,19 @@ async def test_a_run_of_a_partition_that_restores_is_answered_with_its_progress(
         assert said["partition"]["restore"] == {
             "records": 30, "position": 40, "end": 80, "share": 0.5,
         }  # fmt: skip
+
+
+async def test_metrics_say_how_many_partitions_there_are_and_of_none_while_it_starts() -> None:
+    web = EngineWeb(EngineSettings(), metrics := EngineMetrics())
+    group = SimpleNamespace(silent_s=lambda: 0.0)
+    context = SimpleNamespace(joined=lambda: group, layout=SimpleNamespace(partitions=8))
+    ownership = SimpleNamespace(context=context, tasks={}, unowned={})
+    web.serve(cast("Any", ownership), cast("Any", None))
+    await web._metrics_page(cast("Any", None))
+    page = metrics.text().decode()
+    assert "\ndalsegno_partitions_expected 8.0" in page
+    assert '\ndalsegno_build_info{rules="1",version="' in page
+    assert '\ndalsegno_partitions{state="ready"} 0.0' in page
+    web.starting()
+    await web._metrics_page(cast("Any", None))
+    assert "\ndalsegno_partitions{" not in metrics.text().decode()
