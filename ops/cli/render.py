@@ -12,6 +12,10 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+_UNBOUNDED = 100_000
+_REST = 40
+"""Columns of a terminal that are left to what stands beside a long name."""
+
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
 
@@ -50,16 +54,28 @@ def print_json(value: object) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], empty: str) -> None:
-    """Rows under their columns, or the sentence `empty` when there are none."""
+    """Rows under their columns, or the sentence `empty` when there are none.
+
+    The first column is what other commands take, so it is never folded. Where nobody reads along
+    (a pipe, a file) a row is one line.
+    """
     from rich.console import Console
+    from rich.measure import Measurement
     from rich.table import Table
 
     console = Console()
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    for row in rows:
-        table.add_row(*(str(cell) for cell in row))
+    cells = [[str(cell) for cell in row] for row in rows]
+    first = max((len(row[0]) for row in cells), default=0)
+    for index, column in enumerate(columns):
+        table.add_column(column, overflow="fold", min_width=None if index else first)
+    for row in cells:
+        table.add_row(*row)
+    if not console.is_terminal:
+        unbounded = console.options.update(width=_UNBOUNDED)
+        console.width = max(console.width, Measurement.get(console, unbounded, table).maximum)
+    elif first + _REST > console.width:
+        console.width = first + _REST
     console.print(table if table.row_count else empty, highlight=False, markup=not table.row_count)
 
 

@@ -46,6 +46,26 @@ def test_every_service_of_the_demo_is_there(
         assert f"RISK_CONTROL_{name.upper().replace('-', '_')}_URL" in environment
 
 
+def test_nothing_fills_the_disk_or_the_memory_of_the_machine(
+    compose: dict[str, dict[str, dict[str, object]]],
+) -> None:
+    for name, service in compose["services"].items():
+        logging = service.get("logging")
+        assert isinstance(logging, dict), name
+        assert logging["options"].keys() == {"max-size", "max-file"}, name
+        assert not name.startswith("engine") or service.get("mem_limit"), name
+
+
+def test_no_port_is_open_to_other_machines(
+    compose: dict[str, dict[str, dict[str, object]]],
+) -> None:
+    """The engines' HTTP asks nobody who he is."""
+    for name, service in compose["services"].items():
+        ports = service.get("ports", [])
+        assert isinstance(ports, list)
+        assert all(str(port).startswith("127.0.0.1:") for port in ports), name
+
+
 def test_prometheus_scrapes_every_engine(
     compose: dict[str, dict[str, dict[str, object]]],
 ) -> None:
