@@ -70,14 +70,52 @@ def local_checks() -> Iterator[Finding]:
     else:
         yield Finding("packages", Health.OK, "the service's packages are installed")
     yield _java()
-    free = shutil.disk_usage(Path.cwd()).free
+    yield _disk("disk", Path.cwd(), "free some: a full disk ends the broker")
+
+
+def _disk(subject: str, folder: Path, remedy: str) -> Finding:
+    free = shutil.disk_usage(folder).free
     short = free < _FREE_BYTES_MIN
-    yield Finding(
-        "disk",
-        Health.WARNING if short else Health.OK,
-        f"{free / 1e9:.1f} GB free here",
-        "free some: a full disk ends the broker" if short else "",
+    health = Health.WARNING if short else Health.OK
+    return Finding(
+        subject, health, f"{free / 1e9:.1f} GB free in {folder}", remedy if short else ""
     )
+
+
+def store_checks(settings: EngineSettings) -> Iterator[Finding]:
+    """The stores that engines with these settings use beside Kafka."""
+    if settings.data_dir:
+        yield _data_folder(Path(settings.data_dir))
+    if settings.archive.enabled:
+        yield _archive(settings)
+
+
+def _data_folder(folder: Path) -> Finding:
+    there = next(each for each in (folder, *folder.parents) if each.exists())
+    if not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
+        detail = f"{there} is no folder that can be written"
+        return Finding("data folder", Health.FAULT, detail, "mend it, or set DALSEGNO_DATA_DIR")
+    return _disk("data folder", there, "free some: runs leave memory for it")
+
+
+def _archive(settings: EngineSettings) -> Finding:
+    """Lists a little: rights to put and delete show when an engine does so."""
+    from dalsegno.storage.archive.archive import Archive
+    from dalsegno.storage.archive.objects import ArchiveError
+    from dalsegno.streams.engine.blob_settings import open_blobs
+
+    opened = open_blobs(settings.archive, settings.archive_prefix, settings.blobs)
+    assert opened is not None
+    objects = opened[0]
+    bucket = settings.archive.bucket
+    try:
+        next(Archive(objects, settings.archive_prefix).names(), None)
+    except ArchiveError as error:
+        remedy = "look at DALSEGNO_ARCHIVE_… and the store"
+        return Finding("archive", Health.FAULT, f"{bucket}: {error.trouble}: {error}", remedy)
+    finally:
+        objects.close()
+    return Finding("archive", Health.OK, f"{bucket} can be listed")
 
 
 def _java() -> Finding:

@@ -14,12 +14,19 @@ def doctor(
     json: Annotated[bool, typer.Option("--json", help="Machine-readable")] = False,
 ) -> None:
     """Look at the machine, the brokers, the topics and the engines. Exit code 1 on a fault."""
-    from dalsegno.ops.checkup import Health, local_checks, service_checks, variables_checks
+    from dalsegno.ops.checkup import (
+        Health,
+        local_checks,
+        service_checks,
+        store_checks,
+        variables_checks,
+    )
     from dalsegno.ops.cli.topics_check import topic_faults
 
     found = [*local_checks(), *variables_checks()]
     if not local:
-        found += service_checks(read_settings(), topic_faults)
+        settings = read_settings()
+        found += [*store_checks(settings), *service_checks(settings, topic_faults)]
     if json:
         print_json(
             [
