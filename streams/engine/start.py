@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Final
 
 import structlog
@@ -18,6 +19,7 @@ from dalsegno.streams.engine.topics_admin import TopicAdmin
 log = structlog.get_logger(__name__)
 
 _BROKER_RETRY_S: Final = 1.0
+_TELL_S: Final = 60.0
 _MAC_FAULT: Final = (
     "no MAC key: set DALSEGNO_MAC_KEYS=`id:hex` (at least 16 bytes; `openssl rand -hex 32`), the "
     "same in every engine and console"
@@ -30,13 +32,16 @@ async def wait_for_broker(settings: EngineSettings, stop: asyncio.Event) -> bool
 
     Raises `StartRefusedError` for a broker that answers and does not let us in: a wait cannot help.
     """
+    told_s = _now_s() - _TELL_S
     while not stop.is_set():
         try:
             await asyncio.to_thread(TopicAdmin(settings).ping)
         except BrokerRefused as error:
             raise StartRefusedError((str(error),)) from error
         except KafkaException as error:
-            log.warning("no broker yet", servers=settings.bootstrap_servers, error=str(error))
+            if _now_s() - told_s >= _TELL_S:
+                told_s = _now_s()
+                log.warning("no broker yet", servers=settings.bootstrap_servers, error=str(error))
             try:
                 await asyncio.wait_for(stop.wait(), _BROKER_RETRY_S)
             except TimeoutError:
@@ -44,6 +49,10 @@ async def wait_for_broker(settings: EngineSettings, stop: asyncio.Event) -> bool
         else:
             return True
     return False
+
+
+def _now_s() -> float:
+    return time.monotonic()
 
 
 async def ready_topics(settings: EngineSettings) -> Layout:
