@@ -2,6 +2,7 @@
 where it is installed.
 """
 
+import json
 import re
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ import yaml
 from tests.unit.source_tree import ROOT
 
 RULES: Final = ROOT / "ops" / "deploy" / "alerts.yml"
+PANELS: Final = json.loads((RULES.parent / "grafana.json").read_text())["panels"]
 PROMTOOL: Final = shutil.which("promtool")
 MINUTES: Final = 100
 _E1: Final = 'instance="e1"'
@@ -141,3 +143,15 @@ def test_no_alert_fires_while_all_is_well(tmp_path: Path) -> None:
     well = {key: _quiet(text) for series in CASES.values() for key, text in series.items()}
     well |= {key: _values(text) for key, text in WELL.items()}
     _run([_test(well, "", None)], tmp_path)
+
+
+@needs_promtool
+def test_prometheus_understands_the_queries_of_the_dashboard(tmp_path: Path) -> None:
+    asked = [target["expr"] for panel in PANELS for target in panel["targets"]]
+    rules = [{"record": f"panel:{i}", "expr": each} for i, each in enumerate(asked)]
+    file = tmp_path / "rules.yml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": rules}]}))
+    assert PROMTOOL is not None
+    command = [PROMTOOL, "check", "rules", str(file)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr

@@ -1,5 +1,6 @@
 """The compose file, the alerts and the image recipe agree with the code."""
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -81,12 +82,33 @@ def rules() -> list[dict[str, Any]]:
     return [rule for group in groups for rule in group["rules"]]
 
 
-def test_alerts_ask_for_series_that_exist() -> None:
-    """A histogram has no series of its own name: an alert on it would never fire."""
+def exported() -> set[str]:
+    """Names of series: a histogram has none of its own name."""
     series: set[str] = set()
     for metric in CATALOGUE:
         ends = ("_bucket", "_sum", "_count") if metric.kind is Kind.HISTOGRAM else ("",)
         series.update(metric.name + end for end in ends)
+    return series
+
+
+def test_the_dashboard_asks_for_series_and_labels_that_exist() -> None:
+    panels = json.loads((DEPLOY / "grafana.json").read_text())["panels"]
+    labels = {label for metric in CATALOGUE for label in metric.labels} | {"instance", "le"}
+    assert len({panel["title"] for panel in panels}) == len(panels) > 10
+    for target in (target for panel in panels for target in panel["targets"]):
+        assert set(re.findall(r"dalsegno_\w+", target["expr"])) <= exported(), target
+        by = {
+            name
+            for each in re.findall(r"by \(([^)]+)\)", target["expr"])
+            for name in each.split(", ")
+        }
+        assert by <= labels, target
+        assert set(re.findall(r"{{(\w+)}}", target["legendFormat"])) <= by, target
+
+
+def test_alerts_ask_for_series_that_exist() -> None:
+    """A histogram has no series of its own name: an alert on it would never fire."""
+    series = exported()
     assert len({rule["alert"] for rule in rules()}) == len(rules())
     for rule in rules():
         asked = set(re.findall(r"dalsegno_\w+", rule["expr"]))
