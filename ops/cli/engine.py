@@ -20,7 +20,8 @@ def engine(
 ) -> None:
     """Run an engine until SIGTERM; settings come from DALSEGNO_ variables.
 
-    Exit codes: 0 stopped, 1 failed, 3 refused by the start-up checks, 4 evicted.
+    Exit codes: 0 stopped, 1 failed, 2 settings are wrong, 3 refused by the start-up checks,
+    4 evicted.
     """
     from dalsegno.ops.logs import configure
     from dalsegno.ops.variables import unread
