@@ -17,6 +17,7 @@ from dalsegno.ops.embedded.jvm import Jvm
 from dalsegno.ops.http import NotHttpError, http_get
 from dalsegno.ops.kafka.engines import claims
 from dalsegno.ops.kafka.reader import Reader, ReadError
+from dalsegno.ops.remedies import BROKERS_REMEDY
 from dalsegno.ops.variables import unread
 from dalsegno.streams.engine.settings import EngineSettings
 
@@ -143,12 +144,12 @@ def service_checks(
             partitions = reader.partitions(settings.topics.events)
         yield Finding("kafka", Health.OK, f"{settings.bootstrap_servers} answers")
     except ReadError as error:
-        remedy = "start the brokers, or set DALSEGNO_BOOTSTRAP_SERVERS"
         if "no topic" in str(error):
             yield Finding("kafka", Health.OK, f"{settings.bootstrap_servers} answers")
             yield Finding("topics", Health.FAULT, str(error), "dalsegno topics create")
         else:
-            yield Finding("kafka", Health.FAULT, str(error), remedy)
+            said = str(error).removesuffix(f"; {BROKERS_REMEDY}")
+            yield Finding("kafka", Health.FAULT, said, BROKERS_REMEDY)
         return
     faults = topic_faults(settings)
     for detail, remedy, mild in faults:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from dalsegno.ops.kafka.reader import Reader
+from dalsegno.ops.kafka.writer import NoKeyError
 from dalsegno.schemas.intake import Intake
 from dalsegno.streams.core.actions import Output
 from dalsegno.streams.core.partition import Partition
@@ -32,7 +33,7 @@ def fold_log(
 ) -> Iterator[Folded]:
     """Fold partition `number` of `count` from its first record to its present end.
 
-    Raises PositionLostError when the log no longer begins at 0, ReadError.
+    Raises PositionLostError when the log no longer begins at 0, ReadError, NoKeyError.
     """
     topic = settings.topics.events
     first, _ = reader.bounds(topic, number)
@@ -61,8 +62,10 @@ def fold_records(
     """Fold records of partition `number` of `count`, from its first on, wherever they come from.
 
     With `versions` the partition notes those of its runs: whoever asks for it drains them.
-    What an archive has blanked comes as a record that is read already.
+    What an archive has blanked comes as a record that is read already. Raises NoKeyError.
     """
+    if not settings.mac_keys:
+        raise NoKeyError  # verdicts, policies and decisions would count as forged: another history
     topic = settings.topics.events
     partition = Partition(number, mac_keys=settings.keyring.ids, topic=topic)
     if versions:

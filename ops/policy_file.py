@@ -29,7 +29,8 @@ def load_policy(path: Path, current: Policy) -> Policy:
         text = path.read_text()
         parsed = tomllib.loads(text) if path.suffix == ".toml" else msgspec.json.decode(text)
     except (OSError, ValueError) as error:
-        raise PolicyFileError(f"{path}: {error}") from error
+        said = error.strerror if isinstance(error, OSError) else error
+        raise PolicyFileError(f"{path}: {said}") from error
     if not isinstance(parsed, dict):
         raise PolicyFileError(f"{path}: expected a table of settings")
     _refuse_unknown(path, "", parsed, Policy)

@@ -2,8 +2,11 @@
 
 from collections.abc import Iterator
 
+import msgspec
+
 from dalsegno.ops.folding import Folded
 from dalsegno.schemas import values
+from dalsegno.schemas.control import StallSuspected
 from dalsegno.schemas.outputs import Transition
 from dalsegno.streams.core.actions import Audit
 
@@ -15,9 +18,19 @@ def transitions_of(folded: Iterator[Folded], run_id: str, to: int | None) -> Ite
             action = output.action
             if not isinstance(action, Audit) or action.transition.run_id != run_id:
                 continue
-            yield action.transition
+            yield _with_verdict(action.transition, each.record.event)
             if to is not None and action.transition.run_version_after >= to:
                 return
+
+
+def _with_verdict(transition: Transition, event: object) -> Transition:
+    """A verdict that was applied says in the history which it was and why."""
+    if not isinstance(event, StallSuspected) or transition.reason:
+        return transition
+    if transition.cause != type(event).__name__:
+        return transition  # a deadline that passed on the way to it
+    said = ": ".join(filter(None, (event.verdict.value, event.evidence)))
+    return msgspec.structs.replace(transition, reason=said)
 
 
 def diff_lines(transition: Transition) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from dalsegno import __version__
 from dalsegno.ops.cli import (
     archive_list,
     archive_rebuild,
@@ -59,10 +60,16 @@ from dalsegno.ops.cli import (
 )
 from dalsegno.ops.cli.failures import CommandError, ExitCode
 from dalsegno.ops.dev.env import DATA_FOLDER, adopt_env
+from dalsegno.ops.remedies import BROKERS_REMEDY
 
 # The base of all usage errors; its own home differs between versions of typer.
 _ClickError: type[Exception] = typer.BadParameter.__mro__[2]
 
+_EPILOG = (
+    "Exit codes: 0 done, 1 it found something wrong, 2 arguments, settings or a file are wrong, "
+    "3 Kafka, an engine or a package could not be reached, 4 refused, 5 no such thing, "
+    "130 interrupted. `dalsegno engine` has its own."
+)
 _ALONE: tuple[Callable[..., int | None], ...] = (
     dev.dev,
     engine.engine,
@@ -167,6 +174,7 @@ def build() -> typer.Typer:
     app = typer.Typer(
         name="dalsegno",
         help="Recovery for multi-step work on Kafka.",
+        epilog=_EPILOG,
         no_args_is_help=True,
         add_completion=False,
         rich_markup_mode=None,
@@ -174,20 +182,39 @@ def build() -> typer.Typer:
     )
     app.callback()(_settings)
     for command in _ALONE:
-        app.command(command.__name__)(command)
+        app.command(command.__name__, short_help=_first_sentence(command))(command)
     for name, (text, commands) in _GROUPS.items():
-        group = typer.Typer(help=text, no_args_is_help=True, rich_markup_mode=None)
+        group = typer.Typer(help=text, short_help=text, no_args_is_help=True, rich_markup_mode=None)
         for verb, command in commands.items():
-            group.command(verb)(command)
+            group.command(verb, short_help=_first_sentence(command))(command)
         app.add_typer(group, name=name)
     return app
 
 
+def _first_sentence(command: Callable[..., int | None]) -> str:
+    """Of its help, whole: typer would cut it off for the list."""
+    text = " ".join((command.__doc__ or "").split())
+    return text.split(". ")[0].rstrip(".") + "."
+
+
+def _tell_version(asked: bool) -> None:
+    if asked:
+        print(f"dalsegno {__version__}")
+        raise typer.Exit
+
+
 def _settings(
+    *,
     bootstrap_servers: Annotated[
         str, typer.Option(help="host:port,... of the brokers [env: DALSEGNO_BOOTSTRAP_SERVERS]")
     ] = "",
     prefix: Annotated[str, typer.Option(help="Prefix of the topics [env: DALSEGNO_PREFIX]")] = "",
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_tell_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
 ) -> None:
     if bootstrap_servers:
         os.environ["DALSEGNO_BOOTSTRAP_SERVERS"] = bootstrap_servers
@@ -229,10 +256,7 @@ def _kafka_words(error: Exception) -> str | None:
     if not isinstance(fault, KafkaError):
         return None
     if fault.code() in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT):
-        return (
-            f"no Kafka answers: {fault.str()}; start the brokers, or name them in"
-            " DALSEGNO_BOOTSTRAP_SERVERS"
-        )
+        return f"no Kafka answers: {fault.str()}; {BROKERS_REMEDY}"
     return f"Kafka refused it ({fault.name()}): {fault.str()}"
 
 

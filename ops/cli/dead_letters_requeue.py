@@ -9,7 +9,9 @@ from dalsegno.ops.cli.settings import read_settings
 
 
 def requeue(
-    names: Annotated[list[str], typer.Argument(help="partition:offset, as listed")],
+    names: Annotated[
+        list[str], typer.Argument(metavar="NAME...", help="partition:offset, as listed")
+    ],
 ) -> None:
     """Append letters to the log again, as they came; each goes back only once."""
     from dalsegno.ops.kafka.letters import find_letter

@@ -11,7 +11,7 @@ _SHOWN_BYTES = 512
 
 
 def show(
-    name: Annotated[str, typer.Argument(help="partition:offset, as listed")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="partition:offset, as listed")],
     json: Annotated[bool, typer.Option("--json", help="Machine-readable, with all bytes")] = False,
 ) -> None:
     """Print one dead letter: reason, original key, headers, bytes."""

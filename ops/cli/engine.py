@@ -13,7 +13,9 @@ def engine(
     *,
     name: Annotated[str, typer.Option(help="Stable name: makes it a static member")] = "",
     host: Annotated[str, typer.Option(help="Address for HTTP")] = "",
-    port: Annotated[int, typer.Option(help="Port for HTTP [default: 8470]")] = 0,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65_535, help="Port for HTTP, 8470; 0: any free one")
+    ] = None,
     url: Annotated[str, typer.Option(help="How others reach this engine")] = "",
     leave: Annotated[bool, typer.Option("--leave", help="Give the place up on a stop")] = False,
     log_level: Annotated[str, typer.Option(help="debug, info, warning, error")] = "",

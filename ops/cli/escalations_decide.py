@@ -26,8 +26,8 @@ _KEY_VARIABLE = "DALSEGNO_DECISION_KEY"
 
 
 def decide(
-    decision: Annotated[DecisionType, typer.Argument(help="What is decided")],
-    name: Annotated[str, typer.Argument(help="The package, as listed")] = "",
+    decision: Annotated[DecisionType, typer.Argument(metavar="DECISION", help="What is decided")],
+    name: Annotated[str, typer.Argument(metavar="PACKAGE", help="The package, as listed")] = "",
     *,
     reason: Annotated[str, typer.Option(help="Why: it goes on record")] = "",
     fields: Annotated[

@@ -10,7 +10,7 @@ from dalsegno.ops.cli.settings import read_settings
 
 
 def show(
-    name: Annotated[str, typer.Argument(help="The package, as listed")],
+    name: Annotated[str, typer.Argument(metavar="PACKAGE", help="The package, as listed")],
     json: Annotated[bool, typer.Option("--json", help="Machine-readable")] = False,
 ) -> None:
     """Show what is asked, what is known, what you can decide, and what each way would do."""

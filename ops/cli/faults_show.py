@@ -9,7 +9,9 @@ from dalsegno.ops.cli.settings import read_settings
 
 
 def show(
-    point: Annotated[str, typer.Argument(help="A dependency, or dependency/error class")],
+    point: Annotated[
+        str, typer.Argument(metavar="POINT", help="A dependency, or dependency/error class")
+    ],
     json: Annotated[bool, typer.Option("--json", help="Machine-readable")] = False,
 ) -> None:
     """Show one fault point: its breaker, its window, its partitions, hand controls."""

@@ -7,7 +7,7 @@ import typer
 
 from dalsegno.ops.cli.settings import read_settings
 
-_POINT = typer.Argument(help="A dependency, or dependency/error class")
+_POINT = typer.Argument(metavar="POINT", help="A dependency, or dependency/error class")
 _REASON = typer.Option(help="Why; it is kept")
 _BY = typer.Option(help="Who; the user of this shell by default")
 
@@ -30,7 +30,9 @@ def close_point(
 
 def limit_point(
     point: Annotated[str, _POINT],
-    most: Annotated[int, typer.Argument(min=0, help="Steps at once; 0: no limit any more")],
+    most: Annotated[
+        int, typer.Argument(metavar="N", min=0, help="Steps at once; 0: no limit any more")
+    ],
     reason: Annotated[str, _REASON],
     by: Annotated[str, _BY] = "",
 ) -> None:

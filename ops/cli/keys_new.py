@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 
 def new(
-    holder: Annotated[str, typer.Argument(help="Whose key it is: the name on the decisions")],
+    holder: Annotated[
+        str, typer.Argument(metavar="HOLDER", help="Whose key it is: the name on the decisions")
+    ],
     *,
     key_id: Annotated[str, typer.Option("--id", help="Default: the holder and a number")] = "",
     flow: Annotated[list[str] | None, typer.Option(help="Only about runs of this flow")] = None,

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 
 def apply(
-    file: Annotated[Path, typer.Argument(help="TOML or JSON; what it leaves out stays as it is")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="TOML or JSON; what it leaves out stays as it is")
+    ],
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask")] = False,
 ) -> None:
     """Append the policy of a file to every partition."""

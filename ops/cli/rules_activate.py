@@ -11,7 +11,7 @@ from dalsegno.ops.cli.settings import read_settings
 
 
 def activate(
-    version: Annotated[int, typer.Argument(min=1, help="Rules version")],
+    version: Annotated[int, typer.Argument(metavar="VERSION", min=1, help="Rules version")],
 ) -> None:
     """Append the marker to every partition, once every partition's owner knows the rules."""
     from dalsegno.ops.kafka.engines import claims

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from dalsegno.ops.cli.failures import UsageFault
 from dalsegno.ops.cli.render import print_json, print_table, tell
 from dalsegno.ops.cli.settings import read_settings
 
@@ -17,7 +18,10 @@ def runs(
     """List runs of all partitions."""
     from dalsegno.ops.kafka.engines import Engines
     from dalsegno.ops.run_view import run_row
+    from dalsegno.schemas.outputs import RunState
 
+    if state and state not in list(RunState):
+        raise UsageFault(f"--state {state}: write one of {', '.join(RunState)}")
     listing = Engines.find(read_settings()).runs(state, flow, limit)
     found = listing.runs
     if not listing.complete and len(found) < limit:

@@ -9,8 +9,10 @@ from dalsegno.ops.cli.render import print_json, print_table
 
 
 def show(
-    kind: Annotated[str, typer.Argument(help="Name of a kind; without it all are listed")] = "",
-    version: Annotated[int, typer.Option(help="Schema version; 0 is the newest")] = 0,
+    kind: Annotated[
+        str, typer.Argument(metavar="KIND", help="Name of a kind; without it all are listed")
+    ] = "",
+    version: Annotated[int, typer.Option(min=0, help="Schema version; 0: the newest")] = 0,
     json: Annotated[bool, typer.Option("--json", help="Machine-readable")] = False,
 ) -> None:
     """Print a schema of the wire contract, or list all kinds and versions."""
@@ -20,7 +22,8 @@ def show(
     if kind:
         versions = registry().by_kind.get(kind)
         if versions is None or version > len(versions):
-            raise NotFound(f"no schema {kind} v{version}: see `dalsegno schemas show`")
+            name = f"{kind} v{version}" if version else kind
+            raise NotFound(f"no schema {name}: see `dalsegno schemas show`")
         print(versions[version - 1].text)
         return
     rows = [

@@ -19,7 +19,9 @@ def read_settings(**overrides: object) -> EngineSettings:
 
     from dalsegno.streams.engine.settings import EngineSettings
 
-    given: dict[str, Any] = {k: v for k, v in overrides.items() if v not in (None, "", False)}
+    given: dict[str, Any] = {
+        k: v for k, v in overrides.items() if v is not None and v is not False and v != ""
+    }
     try:
         return EngineSettings(**given)
     except ValidationError as error:

@@ -71,7 +71,9 @@ def show(
             )
             for step in steps_of(run)
         ),
-        "no steps",
+        "a run that has ended keeps no steps: `dalsegno replay RUN` has its history"
+        if run.get("kind") == "ended"
+        else "no steps",
     )
 
 

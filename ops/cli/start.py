@@ -9,18 +9,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dalsegno.ops.cli.failures import ExitCode, Unavailable, UsageFault
-from dalsegno.ops.cli.render import print_json
+from dalsegno.ops.cli.render import print_json, tell
 from dalsegno.ops.cli.settings import read_settings
+from dalsegno.ops.remedies import BROKERS_REMEDY
 
 if TYPE_CHECKING:
     from dalsegno.streams.client.errors import DeliveryFailed
+
+_ANSWER = "5s"
 
 
 def start(
     flow: Annotated[str, typer.Argument(metavar="MODULE:FLOW", help="Flow to run")],
     *,
     source: Annotated[
-        str, typer.Option("--input", help="JSON text, a JSON file, or - for standard input")
+        str, typer.Option("--input", help="A JSON object, a file of one, or - for standard input")
     ] = "{}",
     run_id: Annotated[str, typer.Option(help="Run id; without it a new one")] = "",
     wait: Annotated[str, typer.Option(help="Wait for the end at most so long (30s, 5m)")] = "",
@@ -28,16 +31,22 @@ def start(
 ) -> None:
     """Start a run and print its id. With --wait, exit code 1 if it does not succeed.
 
-    The same id with the same input is the same start, however often it is sent.
+    The same id with the same input is the same start, however often it is sent; with another
+    input it is refused, exit code 4.
     """
     from dalsegno.ops.flow_loader import load_flow
     from dalsegno.ops.logs import silence_clients
     from dalsegno.streams.client.client import Client, new_run_id
-    from dalsegno.streams.client.errors import DeliveryFailed
+    from dalsegno.streams.client.durations import to_ms
+    from dalsegno.streams.client.errors import DeliveryFailed, WaitTimeout
 
     silence_clients()
 
     wanted, inputs = load_flow(flow), read_input(source)
+    try:
+        to_ms(wait or 0, "--wait")
+    except ValueError as error:
+        raise UsageFault(str(error)) from error
     settings = read_settings()
     with Client(
         bootstrap_servers=settings.bootstrap_servers, prefix=settings.prefix, name="cli"
@@ -45,9 +54,11 @@ def start(
         # Chosen here: whoever must repeat the start can name the same run.
         started = run_id or new_run_id()
         try:
-            client.start(wanted, inputs, run_id=started)
+            client.start(wanted, inputs, run_id=started, timeout=None if wait else _ANSWER)
         except DeliveryFailed as error:
             raise Unavailable(not_reached(settings.bootstrap_servers, started, error)) from error
+        except WaitTimeout:
+            tell(unanswered(started))
         if not wait:
             print_json({"run_id": started}) if json else print(started)
             return
@@ -69,12 +80,18 @@ def start(
         raise typer.Exit(ExitCode.FOUND)
 
 
+def unanswered(run_id: str) -> str:
+    """What to do when the log has a start and no engine has said by now what became of it."""
+    return (
+        f"Kafka has the start, and no engine has answered for {_ANSWER} yet: is `dalsegno engine` "
+        f"up? `dalsegno show {run_id}` tells later"
+    )
+
+
 def not_reached(brokers: str, run_id: str, error: DeliveryFailed) -> str:
     """What to do when Kafka has not acknowledged a start: it may or may not be in the log."""
     return (
-        f"Kafka at {brokers} does not answer ({error.code}): if `dalsegno dev` has just been "
-        "started, wait until it says that the engine is ready, else see that the brokers run and "
-        f"DALSEGNO_BOOTSTRAP_SERVERS names them; then repeat with --run-id {run_id}"
+        f"no Kafka at {brokers}: {error.code}; {BROKERS_REMEDY}; then repeat with --run-id {run_id}"
     )
 
 
@@ -85,10 +102,11 @@ def read_input(source: str) -> dict[str, object]:
     try:
         if source == "-":
             text = sys.stdin.read()
-        elif source.lstrip().startswith("{"):
+        elif source.lstrip()[:1] in tuple('{["') or not source.strip():
             text = source
         else:
             text = Path(source).read_text()
         return msgspec.json.decode(text, type=dict[str, object])
     except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise UsageFault(f"{source[:100]}: {error}; give a JSON object or a file of one") from error
+        said = error.strerror if isinstance(error, OSError) else error
+        raise UsageFault(f"{source[:100]}: {said}; give a JSON object or a file of one") from error

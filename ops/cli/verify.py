@@ -22,7 +22,9 @@ _FIELDS = (
 
 
 def verify(
-    partition: Annotated[list[int] | None, typer.Option(help="Only this one (repeatable)")] = None,
+    partition: Annotated[
+        list[int] | None, typer.Option(help="Only this one; may be repeated")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Machine-readable")] = False,
 ) -> None:
     """Fold every partition's logs, of events and of fault points, and compare with the tables.

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from dalsegno.ops.remedies import BROKERS_REMEDY
 from dalsegno.streams.client.refused import Complaints, connect
 from dalsegno.streams.engine.header_names import LenientHeaders
 from dalsegno.streams.engine.raw import raw_event
@@ -82,10 +83,8 @@ class Reader:
                 self._consumer.poll(0)  # what librdkafka has to say is heard here
                 if (refusal := self._complaints.refusal(self._options)) is not None:
                     raise refusal from error
-                raise ReadError(
-                    f"no Kafka at {self._servers}: {_text(error)}; start the brokers, or name them "
-                    "in DALSEGNO_BOOTSTRAP_SERVERS"
-                ) from error
+                said = f"no Kafka at {self._servers}: {_text(error)}; {BROKERS_REMEDY}"
+                raise ReadError(said) from error
             if found is not None and found.error is None and found.partitions:
                 return len(found.partitions)
             if time.monotonic() > limit:

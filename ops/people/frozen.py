@@ -23,7 +23,7 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def freeze(packages: Iterable[Escalation], path: Path) -> int:
-    """Writes the list; returns how many packages it has."""
+    """Writes the list; returns how many packages it has. Raises FrozenListError."""
     lines = [
         msgspec.json.encode(
             _Line(
@@ -37,7 +37,10 @@ def freeze(packages: Iterable[Escalation], path: Path) -> int:
         )
         for each in packages
     ]
-    path.write_bytes(b"".join(line + b"\n" for line in lines))
+    try:
+        path.write_bytes(b"".join(line + b"\n" for line in lines))
+    except OSError as error:
+        raise FrozenListError(f"{path}: {error.strerror}") from error
     return len(lines)
 
 
@@ -47,7 +50,7 @@ def thaw(path: Path) -> list[Target]:
     try:
         text = path.read_bytes()
     except OSError as error:
-        raise FrozenListError(f"{path}: {error}") from error
+        raise FrozenListError(f"{path}: {error.strerror}") from error
     for number, line in enumerate(text.splitlines(), 1):
         try:
             read = msgspec.json.decode(line, type=_Line)

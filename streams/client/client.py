@@ -118,18 +118,21 @@ class Client:
         run_id: str | None = None,
         traceparent: str = "",
         risk_flags: Iterable[str] = (),
+        timeout: Duration | None = None,
     ) -> str:
-        """Start a run with its first context. Returns its id, by default a new one of 32 hex
-        digits.
+        """Start a run with its first context. Returns its id, by default one of 32 hex digits.
 
         The same id with the same flow and inputs is the same start, however often it is sent.
-        `traceparent` (W3C) goes along to every handoff of the run. Whether the service accepts the
-        start, `wait` tells. Raises `FlowError`, `ValueRefusedError` for inputs that no context
-        holds, `FieldRefused` for those that are not what the flow's context schema says.
+        `traceparent` (W3C) goes along to every handoff. Whether the service accepts the start,
+        `wait` tells, or `timeout`: it raises `RunRefused`, or `WaitTimeout` (the start stands).
+        Raises `FlowError`, `ValueRefusedError` for inputs that no context holds, `FieldRefused`
+        for those that are not what the flow's context schema says.
         """
-        return self.start_many(
-            flow, {run_id or new_run_id(): inputs}, traceparent=traceparent, risk_flags=risk_flags
-        )[0]
+        started = run_id or new_run_id()
+        self.start_many(flow, {started: inputs}, traceparent=traceparent, risk_flags=risk_flags)
+        if timeout is not None:
+            self._outcomes.wait_started(started, to_s(timeout, "timeout"))
+        return started
 
     def start_many(
         self,
@@ -250,8 +253,7 @@ class Client:
         return self._advice.may_call(dependency, to_s(timeout, "timeout"))
 
     def pause(self, run_id: str, reason: str = "", *, timeout: Duration | None = None) -> None:
-        """No further step is dispatched until `resume`. With `timeout`, waits for the service's
-        answer.
+        """No further step is dispatched until `resume`. With `timeout`, waits for the answer.
 
         Raises `ReportRefused`, `WaitTimeout` (the request stands all the same).
         """
@@ -390,9 +392,7 @@ def _told(outcomes: Outcomes, under_way: ReportedSteps, answer: Answer, _offset:
 
 
 def _flush_at_exit(producer: Producer, timeout_s: float, under_way: ReportedSteps) -> None:
-    """The process ends, or the client was dropped, without `close`: nothing that was queued is
-    lost.
-    """
+    """The process ends, or the client was dropped, unclosed: nothing that was queued is lost."""
     # This may run in the middle of any thread, the heartbeats' own too: it does not wait for them.
     under_way.close(wait=False)
     if left := producer.close(timeout_s):

@@ -127,6 +127,18 @@ class Outcomes:
 
         return self._wait(run_id, seen, timeout_s, "the run has not ended")[0]
 
+    def wait_started(self, run_id: str, timeout_s: float) -> None:
+        """The service has taken the start of this run, or has it already. Raises `RunRefused`,
+        `WaitTimeout`.
+        """
+
+        def seen(told: _Told) -> bool | None:
+            if told.refused is not None:
+                raise told.refused
+            return told.ended is not None or RunStarted.__name__ in told.replies or None
+
+        self._wait(run_id, seen, timeout_s, "no answer to its start")
+
     def told(self, run_id: str) -> RunResult | None:
         """What `wait_own` would return if anything has been told by now."""
         with self._changed:

@@ -66,6 +66,20 @@ def test_a_refused_start_is_an_error_that_says_why() -> None:
     assert result.succeeded
 
 
+def test_a_start_is_taken_refused_or_not_answered() -> None:
+    outcomes = Outcomes(10)
+    with pytest.raises(WaitTimeout, match="no answer to its start"):
+        outcomes.wait_started("r", 0)
+    for taken in (answer(AnswerType.ACCEPTED), answer(AnswerType.DUPLICATE), ended()):
+        outcomes.begin("r")
+        outcomes.tell(taken)
+        outcomes.wait_started("r", 0)
+    outcomes.begin("r")
+    outcomes.tell(answer(AnswerType.REFUSED, reason="different_start"))
+    with pytest.raises(RunRefused, match="different_start"):
+        outcomes.wait_started("r", 0)
+
+
 def test_no_answer_in_time_is_a_timeout() -> None:
     with pytest.raises(WaitTimeout, match="not ended within 0 s"):
         begun().wait_own("r", 0)

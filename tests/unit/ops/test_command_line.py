@@ -86,6 +86,18 @@ def test_the_page_names_every_command_and_option() -> None:
         (["check", "flows_here"], ExitCode.USAGE, "write MODULE:FLOW"),
         (["check", "not_there_at_all:x"], ExitCode.USAGE, "no module 'not_there_at_all'"),
         (["start", "x:y", "--input", "[1]"], ExitCode.USAGE, "no module 'x'"),
+        (["start", "flows_here:good", "--input", "[1]"], ExitCode.USAGE, "got `array`"),
+        (["start", "flows_here:good", "--input", "{x"], ExitCode.USAGE, "JSON is malformed"),
+        (["start", "flows_here:good", "--input", "x.json"], ExitCode.USAGE, "x.json: No such file"),
+        (["start", "flows_here:good", "--wait", "banana"], ExitCode.USAGE, "--wait: 'banana'"),
+        (["runs", "--state", "banana"], ExitCode.USAGE, "write one of running, waiting"),
+        (["policy", "apply", "no.toml"], ExitCode.USAGE, "DALSEGNO_MAC_KEYS"),
+        (
+            ["dev", "--folder", "flows_here.py/x"],
+            ExitCode.USAGE,
+            "flows_here.py/x: Not a directory",
+        ),
+        (["dev", "--port", "70000"], ExitCode.USAGE, "--port"),
         (["policy", "show"], ExitCode.USAGE, "DALSEGNO_MAC_KEYS"),
         (
             ["--bootstrap-servers", "127.0.0.1:1", "runs"],
@@ -94,6 +106,7 @@ def test_the_page_names_every_command_and_option() -> None:
         ),
     ],
 )
+@pytest.mark.usefixtures("flows")
 def test_a_failure_is_one_line_and_a_code(
     arguments: list[str], code: ExitCode, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -135,7 +148,7 @@ def test_a_start_without_kafka_says_what_to_do(
     arguments = ["--bootstrap-servers", "127.0.0.1:1", "start", "flows_here:good"]
     assert app.run([*arguments, "--run-id", "r-1"]) == ExitCode.UNAVAILABLE
     line = capsys.readouterr().err
-    assert line.startswith("dalsegno: Kafka at 127.0.0.1:1 does not answer (_TRANSPORT)")
+    assert line.startswith("dalsegno: no Kafka at 127.0.0.1:1: _TRANSPORT")
     assert "`dalsegno dev`" in line
     assert line.endswith("repeat with --run-id r-1\n")
     assert line.count("\n") == 1
