@@ -10,7 +10,9 @@ from dalsegno.ops.cli.recovery_append import append_everywhere
 def release(
     flow: Annotated[str, typer.Option(help="The scope, as it was frozen")] = "",
     fault_point: Annotated[str, typer.Option(help="The scope, as it was frozen")] = "",
-    rate: Annotated[int, typer.Option(min=0, help="At most so many a second per partition")] = 0,
+    rate: Annotated[
+        int, typer.Option(min=0, help="At most so many a second per partition; 0: no limit")
+    ] = 0,
     reason: Annotated[str, typer.Option(help="Why; it is on record")] = "",
 ) -> None:
     """Let the line of a scope go: one step, a second later two, then four, up to the rate."""

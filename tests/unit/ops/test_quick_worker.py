@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from dalsegno.ops import work
 from dalsegno.ops.cli import quick_worker, worker
 from dalsegno.ops.cli.quick_worker import Plain, read
 from dalsegno.streams.engine.settings import EngineSettings
@@ -51,6 +52,29 @@ def test_the_defaults_are_those_of_the_command() -> None:
     assert EngineSettings.model_fields["bootstrap_servers"].default == (
         quick_worker.BOOTSTRAP_DEFAULT
     )
+
+
+def test_a_worker_that_was_told_no_broker_says_where_it_looks(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Idle:
+        def __init__(self, *_: object, **__: object) -> None: ...
+        def run(self) -> None: ...
+
+    monkeypatch.setattr(work, "Worker", Idle)
+    monkeypatch.setattr(work, "configure", lambda _: None)
+
+    def said() -> str:
+        servers = "127.0.0.1:9092"
+        work.work(
+            (), bootstrap_servers=servers, prefix="", name="", concurrency=1, log_level="info"
+        )
+        return caplog.text
+
+    monkeypatch.setenv("DALSEGNO_BOOTSTRAP_SERVERS", "a:1")
+    assert said() == ""
+    monkeypatch.delenv("DALSEGNO_BOOTSTRAP_SERVERS")
+    assert "`dalsegno dev` in this folder: trying 127.0.0.1:9092" in said()
 
 
 def test_a_worker_needs_none_of_the_heavy_libraries() -> None:
