@@ -308,7 +308,8 @@ class ArchiveConfirmed(PartitionControl, frozen=True, kw_only=True, gc=False):
     """A segment is archived, read back and verified: what it holds may leave the tiers above.
 
     Of events, or of the states of runs: `run_digests` are those of their parts, in the order of
-    `run_ids`. A run leaves if its parts still have that digest.
+    `run_ids`: the number of a layout (u8), then the SHA-256 of the parts in that layout. A run
+    leaves if its parts still have that digest.
     """
 
     segment: str

@@ -6,17 +6,16 @@ from collections.abc import Container, Iterable
 from itertools import islice
 from typing import NamedTuple
 
-from dalsegno.streams.core.capturing import parts_of
 from dalsegno.streams.core.cold import (
     PARTS_BYTES_MAX,
     Cold,
     ColdHead,
     digest_of_parts,
     may_rest,
-    pack_parts,
     rests,
 )
 from dalsegno.streams.core.cold_runs import ColdRuns
+from dalsegno.streams.core.layouts import NotInLayout, packed_run
 from dalsegno.streams.core.moment import Moment
 from dalsegno.streams.core.plan_pack import before_of
 from dalsegno.streams.core.runs import Runs
@@ -36,7 +35,7 @@ class Idle(NamedTuple):
 
 
 class Resting(NamedTuple):
-    """A run that may leave: its parts as `pack_parts` gives them, their digest, its plan's, and
+    """A run that may leave: its parts as `packed_run` gives them, their digest, its plan's, and
     when it was last changed.
     """
 
@@ -48,12 +47,16 @@ class Resting(NamedTuple):
 
 
 class Archived:
-    """One partition. Runs are looked at page by page, so that nothing walks all of them at once."""
+    """One partition. Runs are looked at page by page, so that nothing walks all of them at once.
 
-    def __init__(self, now: Moment, runs: Runs, cold: ColdRuns) -> None:
+    `layout`: in which states are written, by the rules in force.
+    """
+
+    def __init__(self, now: Moment, runs: Runs, cold: ColdRuns, layout: int) -> None:
         self._now = now
         self._runs = runs
         self._cold = cold
+        self.layout = layout
 
     @property
     def count(self) -> int:
@@ -103,7 +106,7 @@ class Archived:
             return []
         back = self._cold.back_since(idle.since_ms)
         found = residency.warm.load(run_ids)
-        judged = [resting_of(run_id, packed, idle) for run_id, packed in found.items()]
+        judged = [resting_of(run_id, packed, idle, self.layout) for run_id, packed in found.items()]
         return [each for each in judged if each is not None and each.run_id not in back]
 
     def may_need(self, run_id: str, newest_ms: int) -> bool:
@@ -128,10 +131,11 @@ class Archived:
             elif run_id in back or isinstance(held, Cold):
                 continue
             elif isinstance(held, PackedRun):
-                found = resting_of(run_id, held, idle)
+                found = resting_of(run_id, held, idle, self.layout)
                 resting += [] if found is None else [found]
             elif isinstance(held, Run) and _is_idle(held, idle):
-                found = _resting(run_id, held, held.entry.plan.digest, held.head.updated_ms)
+                plan, updated_ms = held.entry.plan.digest, held.head.updated_ms
+                found = _resting(run_id, held, plan, updated_ms, self.layout)
                 resting += [] if found is None else [found]
         return resting, [] if self._runs.residency is None else outside
 
@@ -151,7 +155,7 @@ def _is_idle(run: Run, idle: Idle) -> bool:
     return may_rest(run)
 
 
-def resting_of(run_id: str, packed: PackedRun, idle: Idle) -> Resting | None:
+def resting_of(run_id: str, packed: PackedRun, idle: Idle, layout: int) -> Resting | None:
     """The same of a run that is bytes; for any thread. Raises `StateCorrupt`."""
     prefix = read_prefix(packed.header)
     if prefix.kind != KIND_RUN or prefix.waiting or prefix.log_due <= idle.due_ms:
@@ -159,12 +163,17 @@ def resting_of(run_id: str, packed: PackedRun, idle: Idle) -> Resting | None:
     head = read_head(run_id, packed.header)
     if not rests(head, prefix.live_due, None) or head.updated_ms > idle.since_ms:
         return None
-    return _resting(run_id, packed, prefix.plan, head.updated_ms)
+    return _resting(run_id, packed, prefix.plan, head.updated_ms, layout)
 
 
-def _resting(run_id: str, held: Run | PackedRun, plan: bytes, updated_ms: int) -> Resting | None:
-    """None for a run that would not fit in a record of the log: it stays where it is."""
-    parts = pack_parts(parts_of(run_id, held))
+def _resting(
+    run_id: str, held: Run | PackedRun, plan: bytes, updated_ms: int, layout: int
+) -> Resting | None:
+    """None for a run that would not fit in a record of the log, or in the layout: it stays."""
+    try:
+        parts = packed_run(layout, run_id, held)
+    except NotInLayout:
+        return None
     if len(parts) > PARTS_BYTES_MAX:
         return None
-    return Resting(run_id, parts, digest_of_parts(parts), plan, updated_ms)
+    return Resting(run_id, parts, digest_of_parts(parts, layout), plan, updated_ms)

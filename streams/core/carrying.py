@@ -6,7 +6,7 @@ are given up: its log is gone, and so is what was in flight.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from dalsegno.streams.core.archived import Archived, Idle
@@ -16,9 +16,9 @@ from dalsegno.streams.core.cold import (
     Cold,
     digest_of_parts,
     may_rest,
-    pack_parts,
     unpack_parts,
 )
+from dalsegno.streams.core.layouts import packed_as
 from dalsegno.streams.core.moment import Moment
 from dalsegno.streams.core.releasing import Releasing
 from dalsegno.streams.core.runs import Runs
@@ -73,7 +73,7 @@ class Carrying:
         for run_id in list(self._runs.ids()):
             held = self._runs.get(run_id)
             if isinstance(held, Stub) and held.head.state is not None and not held.waiting:
-                yield _carried(run_id, pack_parts(parts_of(run_id, held)))
+                yield self._carried(run_id, parts_of(run_id, held))
 
     def early(self) -> Iterator[tuple[str, int]]:
         """Runs that have not started, and how many events wait for each."""
@@ -98,11 +98,12 @@ class Carrying:
 
     def with_plans(self, run_id: str, parts: bytes, plan: bytes) -> Carried | str:
         """Parts of a run, with the plans that they name."""
-        packed = pack_parts([*unpack_parts(parts), *self._archived.plan_parts(plan)])
-        if len(packed) > PARTS_BYTES_MAX:
-            return f"with its plan it takes {len(packed)} bytes, at most {PARTS_BYTES_MAX}"
-        return _carried(run_id, packed)
+        found = self._carried(run_id, [*unpack_parts(parts), *self._archived.plan_parts(plan)])
+        if len(found.parts) > PARTS_BYTES_MAX:
+            return f"with its plan it takes {len(found.parts)} bytes, at most {PARTS_BYTES_MAX}"
+        return found
 
-
-def _carried(run_id: str, packed: bytes) -> Carried:
-    return Carried(run_id, packed, digest_of_parts(packed))
+    def _carried(self, run_id: str, parts: Iterable[tuple[bytes, bytes]]) -> Carried:
+        layout = self._archived.layout
+        packed = packed_as(layout, parts)
+        return Carried(run_id, packed, digest_of_parts(packed, layout))

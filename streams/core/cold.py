@@ -1,7 +1,8 @@
 """A run whose state is in the archive: what stays of it, and what was archived as bytes.
 
-What is archived of a run is all of its parts. `pack_parts` makes one value of them, the same on any
-machine, and its SHA-256 is what the log, the stub and the archive agree on.
+What is archived of a run is all of its parts, in a layout (`layouts`). `pack_parts` makes one value
+of them, the same on any machine; the layout's number and the value's SHA-256 are the digest that
+the log, the stub and the archive agree on.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from dalsegno.streams.core.step_table import WITH_PEOPLE
 
 # A run comes back as one record of the events topic, which takes 1,048,588 bytes with all headers.
 PARTS_BYTES_MAX: Final = 983_040
-DIGEST_BYTES: Final = 32
+DIGEST_BYTES: Final = 33
 # Open questions that a stub can show. A run has few, and shows all of them once it is back.
 ASKS_MAX: Final = 32
 
@@ -113,9 +114,19 @@ def unpack_parts(data: bytes) -> list[tuple[bytes, bytes]]:
     return _parts.decode(data)
 
 
-def digest_of_parts(packed: bytes) -> bytes:
-    """What log, stub and archive agree on."""
-    return sha256(packed).digest()
+def digest_of_parts(packed: bytes, layout: int) -> bytes:
+    """What log, stub and archive agree on: the number of the layout, then the SHA-256."""
+    return bytes((layout,)) + sha256(packed).digest()
+
+
+def layout_of(digest: bytes) -> int:
+    """Which layout a digest is over; 0 for what is no digest."""
+    return digest[0] if len(digest) == DIGEST_BYTES else 0
+
+
+def is_digest_of(digest: bytes, packed: bytes) -> bool:
+    """Whether this is what a digest is over."""
+    return digest == digest_of_parts(packed, layout_of(digest))
 
 
 def may_rest(run: Run) -> bool:
@@ -136,14 +147,14 @@ def rests(head: RunHead, live_due: int, waiting: list[Waiting] | None) -> bool:
     )
 
 
-def cold_of(run: Run, segment: str, packed: bytes, log_ms: int) -> Cold:
-    """The stub of a run that leaves."""
+def cold_of(run: Run, segment: str, packed: bytes, digest: bytes, log_ms: int) -> Cold:
+    """The stub of a run that leaves. `digest`: of what is `packed`."""
     head = run.head
     cold = Cold(
         run.id,
         ColdHead(
             segment=segment,
-            digest=digest_of_parts(packed),
+            digest=digest,
             size=len(packed),
             archived_ms=log_ms,
             due_ms=run.log_due,

@@ -15,16 +15,18 @@ from dalsegno.schemas.control import ArchiveConfirmed, RunRestored
 from dalsegno.schemas.outputs import Escalation, Outcome
 from dalsegno.streams.core.actions import Escalate
 from dalsegno.streams.core.arrivals import Arrivals
-from dalsegno.streams.core.capturing import Held, parts_of
+from dalsegno.streams.core.capturing import Held
 from dalsegno.streams.core.cold import (
     Cold,
     cold_of,
-    digest_of_parts,
+    is_digest_of,
+    layout_of,
     may_rest,
-    pack_parts,
     unpack_parts,
 )
 from dalsegno.streams.core.cold_absent import Foreign, read_foreign, take_in
+from dalsegno.streams.core.controls import RulesUnknown
+from dalsegno.streams.core.layouts import LAYOUTS, NotInLayout, packed_run, parts_as
 from dalsegno.streams.core.moment import APPLIED, Moment, Ruling, duplicate, refused
 from dalsegno.streams.core.names import DETAIL_CHARS_MAX, ID_CHARS_MAX, name_fault
 from dalsegno.streams.core.notice import notice
@@ -49,7 +51,9 @@ class ColdRuns:
         self._back: dict[str, int] = {}
 
     def confirmed(self, event: ArchiveConfirmed) -> None:
-        """Those of the runs leave that are still as the segment has them."""
+        """Those of the runs leave that are still as the segment has them. Raises `RulesUnknown`."""
+        for digest in event.run_digests:
+            self._known(digest)
         for run_id, digest in zip(event.run_ids, event.run_digests, strict=True):
             self.stayed += not self._leaves(run_id, digest, event.segment)
 
@@ -57,14 +61,17 @@ class ColdRuns:
         held = self._runs.near(run_id)
         if held is None or not _is_run(held):
             return False
-        packed = pack_parts(parts_of(run_id, held))
-        if digest_of_parts(packed) != digest:
+        try:
+            packed = packed_run(layout_of(digest), run_id, held)
+        except NotInLayout:
+            return False
+        if not is_digest_of(digest, packed):
             return False
         run = self._runs.get(run_id)
         # Who chose it had the same bytes before him; the fold believes nobody.
         if not isinstance(run, Run) or not may_rest(run):
             return False
-        self._runs.archive(run, cold_of(run, segment, packed, self._now.log_ms))
+        self._runs.archive(run, cold_of(run, segment, packed, digest, self._now.log_ms))
         return True
 
     def back_since(self, since_ms: int) -> dict[str, int]:
@@ -100,7 +107,9 @@ class ColdRuns:
         if held is not None and ruling.outcome is not Outcome.DUPLICATE:
             arrivals.audit(event, ruling, held.head.state, held.head.run_version)
         if isinstance(held, Cold) and ruling is APPLIED and not event.trouble:
-            self._runs.put_back(held, unpack_parts(event.parts))
+            # From here on they are what this code writes, whatever layout they were archived in.
+            parts = parts_as(max(LAYOUTS), unpack_parts(event.parts))
+            self._runs.put_back(held, parts)
             self._back.pop(held.id, None)
             self._back[held.id] = self._now.log_ms
             self._catch_up(held)
@@ -123,6 +132,14 @@ class ColdRuns:
             self._units.timer(held, live=False)
             self._arrivals.after(held)
 
+    def _known(self, digest: bytes) -> None:
+        layout = layout_of(digest)
+        if layout > max(LAYOUTS):
+            raise RulesUnknown(
+                f"partition {self._now.partition}: states of runs have layout {layout}; this code"
+                f" knows {max(LAYOUTS)}: start a newer one"
+            )
+
     def _trouble(self, cold: Cold, event: RunRestored) -> Ruling:
         """It stays where it is; a person is told once of each trouble."""
         trouble = event.trouble[:DETAIL_CHARS_MAX]
@@ -137,6 +154,7 @@ class ColdRuns:
         """A run that this cluster has never heard of, or what is left of one that has ended; events
         may have come ahead of it.
         """
+        self._known(event.digest)
         found = _stranger(event)
         ruling = found if isinstance(found, Ruling) else APPLIED
         self._arrivals.counts[ruling.outcome] += 1
@@ -166,10 +184,9 @@ def _is_run(held: Held | PackedRun) -> bool:
 def _fault(cold: Cold, event: RunRestored) -> Ruling | None:
     if not 0 < len(event.restore_id) <= ID_CHARS_MAX:
         return refused("bad_id", f"the id of a restore has 1 to {ID_CHARS_MAX} characters")
-    found = digest_of_parts(event.parts)
-    if found != event.digest:
+    if not is_digest_of(event.digest, event.parts):
         return refused("damaged_parts", "what was brought is not what its digest says")
-    if found != cold.head.digest:
+    if event.digest != cold.head.digest:
         return refused("other_parts", f"segment {cold.head.segment} has another state of the run")
     return None
 
@@ -177,7 +194,7 @@ def _fault(cold: Cold, event: RunRestored) -> Ruling | None:
 def _stranger(event: RunRestored) -> Foreign | Stub | Ruling:
     if fault := name_fault(event.run_id):
         return refused("bad_run_id", fault)
-    if digest_of_parts(event.parts) != event.digest:
+    if not is_digest_of(event.digest, event.parts):
         return refused("damaged_parts", "what was brought is not what its digest says")
     found = read_foreign(event.run_id, event.parts)
     return refused("bad_parts", found) if isinstance(found, str) else found

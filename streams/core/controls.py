@@ -17,7 +17,7 @@ from dalsegno.schemas.control import (
     RulesChanged,
 )
 from dalsegno.schemas.signing import PUBLIC_KEY_BYTES, key_id_fault
-from dalsegno.streams.core.cold import DIGEST_BYTES
+from dalsegno.streams.core.cold import DIGEST_BYTES, layout_of
 from dalsegno.streams.core.moment import APPLIED, Moment, Ruling, duplicate, refused
 from dalsegno.streams.core.names import ID_CHARS_MAX
 from dalsegno.streams.core.people.rights import rights_of
@@ -121,8 +121,8 @@ def _states_fault(event: ArchiveConfirmed) -> str:
     runs, digests = event.run_ids, event.run_digests
     if not len(set(runs)) == len(runs) == len(digests) <= STATES_MAX:
         return f"{len(runs)} runs and {len(digests)} digests, at most {STATES_MAX}, each run once"
-    if any(len(digest) != DIGEST_BYTES for digest in digests):
-        return f"a digest has {DIGEST_BYTES} bytes"
+    if not all(map(layout_of, digests)):
+        return f"a digest has {DIGEST_BYTES} bytes, and the first is the number of a layout"
     if not 0 < len(event.segment) <= SEGMENT_CHARS_MAX:
         return f"the name of a segment has 1 to {SEGMENT_CHARS_MAX} characters"
     return ""

@@ -37,6 +37,7 @@ from dalsegno.streams.core.cold_runs import ColdRuns
 from dalsegno.streams.core.controls import RULES_KNOWN, Controls
 from dalsegno.streams.core.erasing import Erasing
 from dalsegno.streams.core.firing import Firing
+from dalsegno.streams.core.layouts import layout_under
 from dalsegno.streams.core.moment import Moment, Ruling
 from dalsegno.streams.core.partition_facts import PartitionFacts
 from dalsegno.streams.core.partition_parts import (
@@ -152,7 +153,8 @@ class Partition(PartitionFacts):
     @property
     def archived(self) -> Archived:
         """What its owner does about runs in the archive."""
-        return Archived(self._now, self._runs, self._cold)
+        layout = layout_under(self._controls.rules)
+        return Archived(self._now, self._runs, self._cold, layout)
 
     @property
     def carrying(self) -> Carrying:

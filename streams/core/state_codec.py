@@ -64,6 +64,7 @@ _HELD: Final = 0x10
 _WANTED: Final = 0x20
 _NO_PLAN: Final = bytes(32)
 _PREFIX: Final = struct.Struct(">BBqqII32s")
+PREFIX_BYTES: Final = _PREFIX.size
 _U16: Final = struct.Struct(">H")
 _U16_2: Final = struct.Struct(">HH")
 
@@ -117,9 +118,12 @@ def read_prefix(data: bytes) -> Prefix:
 def read_head(run_id: str, header: bytes) -> RunHead:
     """The header of a run, without the rest of it. Raises `StateCorrupt`."""
     try:
-        return _run_head.decode(memoryview(header)[_PREFIX.size :])
+        head = _run_head.decode(memoryview(header)[_PREFIX.size :])
     except msgspec.MsgspecError as error:
         raise StateCorrupt(f"run {run_id!a}: {error}") from error
+    # A header of the time before steps could be held counts one group less.
+    head.tally.extend([0] * (GROUPS - len(head.tally)))
+    return head
 
 
 def header_key(run_id: str) -> bytes:
@@ -297,10 +301,8 @@ def unpack_run(
 def _unpack_run(
     run_id: str, header: bytes, parts: list[tuple[bytes, bytes]], entry: PlanEntry
 ) -> Run:
-    head = _run_head.decode(memoryview(header)[_PREFIX.size :])
+    head = read_head(run_id, header)
     rows = list(entry.rows)
-    # A header of the time before steps could be held counts one group less.
-    head.tally.extend([0] * (GROUPS - len(head.tally)))
     context: list[tuple[bytes, bytes]] = []
     journal: dict[int, dict[int, list[Effect]]] = {}
     run = Run(run_id, head, entry, rows, Context.empty())

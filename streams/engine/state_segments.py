@@ -15,7 +15,7 @@ from dalsegno.storage.archive.segment import (
     SegmentWriter,
 )
 from dalsegno.streams.core.archived import Resting
-from dalsegno.streams.core.cold import digest_of_parts, unpack_parts
+from dalsegno.streams.core.cold import is_digest_of, unpack_parts
 
 Plans = Mapping[bytes, Sequence[tuple[bytes, bytes]]]
 """By digest: the packed plan and those that it extends, as parts."""
@@ -51,7 +51,7 @@ class States:
         self._known: dict[str, tuple[Manifest, Index]] = {}
 
     def parts(self, segment: str, run_id: str, digest: bytes) -> bytes:
-        """The parts of a run, as `pack_parts` gives them, of exactly this digest."""
+        """The parts of a run, as they were archived, of exactly this digest."""
         if segment in self._known:
             # A segment that was rewritten has another name: what is known of it is of yesterday.
             with suppress(ArchiveError, SegmentCorrupt):
@@ -65,7 +65,7 @@ class States:
         if entry is None:
             raise SegmentCorrupt(segment, Damage.INDEX, f"run {run_id!a} is not in it")
         parts = self._archive.read(manifest, entry)
-        if digest_of_parts(parts) != digest:
+        if not is_digest_of(digest, parts):
             detail = f"run {run_id!a} is in it, and in another state"
             raise SegmentCorrupt(segment, Damage.DIGEST, detail)
         return parts

@@ -54,7 +54,7 @@ class Shelf:
         parts, digest = found.parts, found.digest
         if absent:
             parts = pack_parts([*unpack_parts(parts), *self.plans[found.plan]])
-            digest = digest_of_parts(parts)
+            digest = digest_of_parts(parts, 1)
         return RunRestored(
             run_id=run_id, restore_id=segment, parts=parts, digest=digest, absent=absent
         )

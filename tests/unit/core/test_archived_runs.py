@@ -227,7 +227,7 @@ def test_a_run_with_something_in_flight_is_not_chosen_and_not_let_go() -> None:
     assert Shelf().choose(moving.partition) is None
     held = moving.partition._runs.get("r")
     assert held is not None
-    digest = digest_of_parts(pack_parts(parts_of("r", held)))
+    digest = digest_of_parts(pack_parts(parts_of("r", held)), 1)
     moving.put(msgspec.structs.replace(event, run_digests=(digest,)))
     assert view(moving).kind == "run"
 

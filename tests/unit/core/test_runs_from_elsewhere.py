@@ -92,7 +92,7 @@ def test_what_is_no_whole_run_is_not_taken_in() -> None:
 
     def of(found: list[tuple[bytes, bytes]]) -> RunRestored:
         packed = pack_parts(found)
-        return msgspec.structs.replace(right, parts=packed, digest=digest_of_parts(packed))
+        return msgspec.structs.replace(right, parts=packed, digest=digest_of_parts(packed, 1))
 
     plan = next(key for key, _ in parts if key[:1] == b"p")
     wrongs = [
@@ -103,7 +103,7 @@ def test_what_is_no_whole_run_is_not_taken_in() -> None:
         of([*parts, (b"p" + bytes(32), b"\x90")]),
         of([]),
         msgspec.structs.replace(right, digest=b"x"),
-        msgspec.structs.replace(right, parts=b"\xc1", digest=digest_of_parts(b"\xc1")),
+        msgspec.structs.replace(right, parts=b"\xc1", digest=digest_of_parts(b"\xc1", 1)),
         msgspec.structs.replace(right, run_id="a\0b"),
         msgspec.structs.replace(right, run_id="s"),
         shelf.event(event.segment, "r"),
