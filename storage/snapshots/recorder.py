@@ -32,6 +32,10 @@ PENDING_BYTES_MAX: Final = 8 << 20
 """Of one partition. From half of it on the oldest versions are written before they are due."""
 CHAINS_BYTES_MAX: Final = 4 << 20
 """Of the ends of chains that are kept in memory, of one partition."""
+NOTES_BYTES_MAX: Final = 2 * PENDING_BYTES_MAX + CHAINS_BYTES_MAX
+"""Of all notes of one partition: versions on their way to the store, versions that wait for their
+link, ends of chains. Where memory is small it is less, and each has its share of it.
+"""
 RUNS_AT_ONCE: Final = 32
 
 Load = Callable[[Sequence[str]], dict[str, PackedRun]]
@@ -69,11 +73,14 @@ class Recorder:
         pace: Pace,
         *,
         keep: int,
+        bytes_max: int = NOTES_BYTES_MAX,
     ) -> None:
         self._chains = chains
         self._load = load
         self._pace = pace
         self._keep = keep
+        self._pending_max = pending_share(bytes_max)
+        self._ends_max = min(CHAINS_BYTES_MAX, bytes_max // 5)
         self._pending: dict[str, list[Made]] = {}
         self._due: dict[str, None] = {}
         self._ends: OrderedDict[str, Chain] = OrderedDict()
@@ -81,6 +88,11 @@ class Recorder:
         self._bytes = 0
         self._told = Written()
         self.pending = 0
+
+    @property
+    def weight(self) -> int:
+        """Bytes that it keeps in memory, more or less: versions that wait, ends of chains."""
+        return self._bytes + self._ends_bytes
 
     @property
     def due(self) -> bool:
@@ -117,11 +129,11 @@ class Recorder:
     def _bound(self) -> None:
         ahead = 0
         for run_id, waiting in self._pending.items():
-            if self._bytes - ahead <= PENDING_BYTES_MAX // 2:
+            if self._bytes - ahead <= self._pending_max // 2:
                 break
             self._due[run_id] = None
             ahead += sum(each.weight for each in waiting)
-        while self._bytes > PENDING_BYTES_MAX:
+        while self._bytes > self._pending_max:
             run_id = next(iter(self._pending))
             self._told.given_up += len(self._pending[run_id])
             self._done(run_id)
@@ -255,7 +267,7 @@ class Recorder:
         self._ends[run_id] = chain
         chain.weight = chain.writer.weight
         self._ends_bytes += chain.weight
-        while self._ends_bytes > CHAINS_BYTES_MAX:
+        while self._ends_bytes > self._ends_max:
             self._drop_end(next(iter(self._ends)))
 
     def _drop_end(self, run_id: str) -> None:
@@ -277,6 +289,11 @@ class Recorder:
             # Perhaps it was pruned while it was read.
             found = look(whose, run_version, self._chains.links(whose.run_id), later)
         return found
+
+
+def pending_share(bytes_max: int) -> int:
+    """How many of the bytes for all notes of a partition versions that wait may take."""
+    return min(PENDING_BYTES_MAX, bytes_max * 2 // 5)
 
 
 def _follows(before: Made, made: Made) -> bool:

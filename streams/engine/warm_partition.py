@@ -81,7 +81,9 @@ class WarmPartition:
         self._putting = False
         self.snapshots: Snapshots | None = None
         if tier.settings.snapshots:
-            self.snapshots = Snapshots(tier.settings, store, fold.versions, tier.metrics)
+            self.snapshots = Snapshots(
+                tier.settings, store, fold.versions, tier.metrics, bytes_max=tier.notes_max
+            )
         residence.stored(0, tier.stamp())
         tier.sides.add(self)
 
@@ -92,8 +94,11 @@ class WarmPartition:
 
     @property
     def bytes_waiting(self) -> int:
-        """What waits in memory to be put in, as keys and values; a part may count twice."""
-        return self._pending_bytes
+        """What waits in memory to be put in, as keys and values, where a part may count twice; and
+        what the snapshots have noted.
+        """
+        notes = 0 if self.snapshots is None else self.snapshots.bytes_held
+        return self._pending_bytes + notes
 
     @property
     def oldest(self) -> int | None:

@@ -44,17 +44,33 @@ class Snapshots:
     """See above. `write` and `finish` block; all else is on the event loop."""
 
     def __init__(
-        self, settings: EngineSettings, store: WarmStore, versions: Versions, metrics: EngineMetrics
+        self,
+        settings: EngineSettings,
+        store: WarmStore,
+        versions: Versions,
+        metrics: EngineMetrics,
+        *,
+        bytes_max: int = recorder.NOTES_BYTES_MAX,
     ) -> None:
+        """`bytes_max`: what it may keep in memory."""
         self._versions = versions
         self._metrics = metrics
         self.pace = Pace(
             versions_max=settings.snapshot_versions_max, learned=settings.snapshot_learned
         )
-        self._recorder = Recorder(store.chains, store.load, self.pace, keep=settings.snapshot_links)
+        self._recorder = Recorder(
+            store.chains,
+            store.load,
+            self.pace,
+            keep=settings.snapshot_links,
+            bytes_max=bytes_max,
+        )
+        self._waiting_max = recorder.pending_share(bytes_max)
         self._captured: list[Made] = []
         self._committed: list[Made] = []
         self._taken: list[Made] = []
+        self.weight = 0
+        """Bytes of the versions that no store has yet, more or less."""
         versions.keep()
 
     @property
@@ -68,15 +84,18 @@ class Snapshots:
         return self._recorder.due
 
     @property
-    def weight(self) -> int:
-        """Bytes of the versions that no store has yet, more or less."""
-        return sum(each.weight for each in (*self._taken, *self._committed, *self._captured))
+    def bytes_held(self) -> int:
+        """What it keeps in memory, more or less."""
+        return self.weight + self._recorder.weight
 
     def captured(self) -> None:
         """A checkpoint is captured."""
-        self._captured += self._versions.drain()
-        if self.weight > recorder.PENDING_BYTES_MAX:
+        made = self._versions.drain()
+        self._captured += made
+        self.weight += sum(each.weight for each in made)
+        if self.weight > self._waiting_max:
             # The store has taken nothing for long: chains will go on behind a gap.
+            self.weight = 0
             for made in (self._taken, self._committed, self._captured):
                 self._metrics.count(catalogue.SNAPSHOT_GIVEN_UP, len(made))
                 made.clear()
@@ -96,6 +115,7 @@ class Snapshots:
         went with that write.
         """
         taken, self._taken = self._taken, []
+        self.weight -= sum(each.weight for each in taken)
         self._recorder.note(taken)
         for run_id in left_in(parts):
             self._recorder.forget(run_id)

@@ -22,6 +22,7 @@ from dalsegno.storage.errors import StoreError, StoreFullError, StoreLostError
 from dalsegno.storage.folder import EngineFolder
 from dalsegno.storage.ports import Table
 from dalsegno.storage.rocksdb import RocksMemory, RocksTable
+from dalsegno.storage.snapshots.recorder import NOTES_BYTES_MAX
 from dalsegno.storage.warm import WarmStore
 from dalsegno.streams.engine import metrics_warm
 from dalsegno.streams.engine.metrics import EngineMetrics
@@ -43,10 +44,13 @@ _DAY_MS: Final = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class Changelog:
-    """Which changelog the databases follow, and for how long it keeps what was deleted."""
+    """Which changelog the databases follow, for how long it keeps what was deleted, and how many
+    partitions there are.
+    """
 
     identity: str
     tombstones_ms: int
+    partitions: int = 1
 
 
 def look(settings: EngineSettings) -> Changelog:
@@ -58,9 +62,11 @@ def look(settings: EngineSettings) -> Changelog:
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
     asked = client.describe_configs([resource], request_timeout=_TIMEOUT_S)
     kept = asked[resource].result(_TIMEOUT_S).get("delete.retention.ms")
+    described = found[topic].result(_TIMEOUT_S)
     return Changelog(
-        f"{cluster}/{topic}/{found[topic].result(_TIMEOUT_S).topic_id}",
+        f"{cluster}/{topic}/{described.topic_id}",
         int(kept.value) if kept is not None else _DAY_MS,
+        len(described.partitions),
     )
 
 
@@ -73,7 +79,7 @@ class Side(Protocol):
 
     @property
     def bytes_waiting(self) -> int:
-        """What waits in memory to be put in its store."""
+        """What waits in memory to be put in its store, notes for snapshots with it."""
 
     @property
     def oldest(self) -> int | None:
@@ -207,6 +213,14 @@ class WarmTier:
         if full and self._look is None:
             self._look = asyncio.get_running_loop().call_later(_LOOK_S, self._look_again)
         return full
+
+    @property
+    def notes_max(self) -> int:
+        """What the snapshots of one partition may note in memory: if this engine has all partitions
+        half of what is between budget and bound, so that notes alone never hold anything up.
+        """
+        between = max(0, self._bound - self._budget)
+        return min(NOTES_BYTES_MAX, between // 2 // max(1, self.changelog.partitions))
 
     def room(self) -> int:
         """Bytes that memory may still take until it is at its hard bound; negative beyond it."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
-from tests.unit.engine.warm_bench import Bench, Disk, disk, make_tier, tier
+from tests.unit.engine.warm_bench import Bench, Disk, disk, make_tier
 
 from dalsegno.schemas.control import ErasureRequested, RunControl
 from dalsegno.schemas.events import InformationSupplied, RunCancelled, RunEvent, RunStarted
@@ -22,12 +23,19 @@ from dalsegno.streams.core.versions import VersionView
 from dalsegno.streams.engine import metrics_snapshots
 from dalsegno.streams.engine.warm_tier import WarmTier
 
-__all__ = ["disk", "tier"]
+__all__ = ["disk"]
 
 pack = msgspec.msgpack.encode
 PLAN = Plan(steps=(StepPlan(name="a", queue="default", timeout_ms=60_000),), secrets=("pin",))
 MARKER = "4711-is-the-pin"
 NOTE = random.Random(1).randbytes(4_000)
+
+
+@pytest.fixture
+def tier(tmp_path: Path, disk: Disk) -> Iterator[WarmTier]:
+    made = make_tier(tmp_path, disk, 1 << 24)
+    yield made
+    made.close()
 
 
 @pytest.fixture(autouse=True)
