@@ -23,7 +23,10 @@ from dalsegno.streams.engine.signatures import verify_ed25519
 @dataclass(frozen=True, slots=True)
 class PartitionReport:
     """What was found. `log`: events, or faults. `differences`: part key, in hex with its text, and
-    what is wrong with it. `begins_at`: the log has lost what was before; nothing was compared.
+    what is wrong with it. `compared`: what was folded, the `log` or the `archive` up to event
+    `archived_to` and the log behind it; empty if nothing was compared, as the log `begins_at` there
+    now and `detail` says. `erased`: how many of the records say no more what they were; `detail` is
+    what was not compared for that.
     """
 
     partition: int
@@ -35,10 +38,16 @@ class PartitionReport:
     waiting: int = 0
     log: str = "events"
     begins_at: int = 0
+    compared: str = "log"
+    archived_to: int = 0
+    erased: int = 0
+    detail: str = ""
 
     @property
     def right(self) -> bool:
-        """Whether nothing speaks against the changelog being the fold of the log."""
+        """Whether nothing speaks against the changelog being the fold of the log. Nothing does
+        where nothing was compared.
+        """
         return not self.differences
 
 
@@ -133,7 +142,7 @@ def differences(folded: dict[bytes, bytes], saved: dict[bytes, bytes]) -> Iterat
 def verify(
     settings: EngineSettings, folds: FoldFactory, partitions: int, only: Iterable[int] = ()
 ) -> Iterator[PartitionReport]:
-    """Verify all partitions, or only some, one after the other."""
+    """Verify all partitions, or only some, one after the other, by the log alone."""
     verifier = Verifier(settings, folds, partitions)
     try:
         for partition in tuple(only) or range(partitions):

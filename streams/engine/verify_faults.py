@@ -35,7 +35,15 @@ class FaultsVerifier:
         low, _ = self._reader.bounds(topics.faults, number)
         if low > 0:
             return PartitionReport(
-                number, kept.position, 0, len(saved), (), log="faults", begins_at=low
+                number,
+                kept.position,
+                0,
+                len(saved),
+                (),
+                log="faults",
+                begins_at=low,
+                compared="",
+                detail="what came before is kept nowhere",
             )
         fold = self.fold(number, kept.position)
         folded = fold.parts()
