@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from msgspec.structs import replace
 from tests.simulation.mutants import Mutant, replaced
 
 from dalsegno.streams.core import cold_runs
@@ -77,9 +76,7 @@ def changed_runs_leave() -> Iterator[None]:
     def leaves(self: ColdRuns, run_id: str, digest: bytes, segment: str) -> bool:
         run = self._runs.get(run_id)
         if isinstance(run, Run) and may_rest(run):
-            cold = cold_of(run, segment, b"", self._now.log_ms)
-            cold.head = replace(cold.head, digest=digest)
-            self._runs.archive(run, cold)
+            self._runs.archive(run, cold_of(run, segment, b"", digest, self._now.log_ms))
         return True
 
     with patch.object(ColdRuns, "_leaves", leaves):
