@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Final
 
@@ -24,6 +25,10 @@ _ELSEWHERE: Final = (
 )
 """Read by clients, workers and single commands, not by the engine's settings."""
 
+_KUBERNETES: Final = re.compile(
+    r"_SERVICE_(HOST|PORT(_\w+)?)=|_PORT_\d+_\w+=|_PORT=(tcp|udp|sctp):"
+)
+
 
 def prefix_of(model: str) -> str:
     """What the variables of a settings class begin with, by the name of the class."""
@@ -42,12 +47,17 @@ def variables() -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def unread(environ: Iterable[str]) -> list[str]:
-    """A line for each variable that begins as ours do and that nothing reads. No value is in it."""
+def unread(environ: Mapping[str, str]) -> list[str]:
+    """A line for each variable that begins as ours do and that nothing reads. No value is in it.
+
+    Not of those that Kubernetes sets in every pod for a service whose name begins as ours.
+    """
     known = variables()
     ours = (name for name in environ if name.startswith("DALSEGNO_") and name not in known)
     lines: list[str] = []
     for name in sorted(ours):
+        if _KUBERNETES.search(f"{name}={environ[name]}"):
+            continue
         near = get_close_matches(name, known, n=1)
         lines.append(f"{name} is read by nothing" + (f": {near[0]}?" if near else ""))
     return lines

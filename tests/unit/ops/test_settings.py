@@ -68,6 +68,18 @@ def test_a_variable_that_nothing_reads_is_told_of() -> None:
     assert "9" not in said
 
 
+def test_what_kubernetes_sets_for_a_service_of_our_name_is_not_told_of() -> None:
+    environ = {
+        "DALSEGNO_SERVICE_HOST": "10.0.0.1",
+        "DALSEGNO_SERVICE_PORT_HTTP": "8470",
+        "DALSEGNO_PORT": "tcp://10.0.0.1:8470",
+        "DALSEGNO_PORT_8470_TCP_ADDR": "10.0.0.1",
+    }
+    assert unread(environ) == []
+    (said,) = unread({"DALSEGNO_PORT": "8470"})
+    assert "DALSEGNO_HTTP_PORT?" in said
+
+
 def test_every_variable_of_ours_is_known_and_documented() -> None:
     pages = " ".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs").glob("*.md"))
     pages = re.sub(r"`…_([A-Z_]+)`", r"`…_\1`", pages)
