@@ -38,7 +38,7 @@ def prefix_of(model: str) -> str:
 
 def variables() -> tuple[str, ...]:
     """Every variable that something reads, sorted."""
-    found = set(_ELSEWHERE)
+    found: set[str] = set(_ELSEWHERE)
     for model in _MODELS:
         for name, field in model.model_fields.items():
             kind = field.annotation
