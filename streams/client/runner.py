@@ -76,7 +76,9 @@ class Runner:
         self._reporter = reporter
         self._lease_holds = lease_holds
         self._loop = asyncio.get_running_loop()
-        self._pool = Threads(threads, "dalsegno-step")
+        self._bodies = Threads(threads, "dalsegno-step")
+        # Their own: a plain body waits for what it asks for, in a thread that others may need.
+        self._helpers = Threads(threads, "dalsegno-effect")
         self._asked: dict[AttemptId, Asked] = {}
         self._releases: set[asyncio.Task[None]] = set()
 
@@ -131,7 +133,8 @@ class Runner:
 
     def close(self) -> None:
         """No further threads; those that run plain functions end with them or with the process."""
-        self._pool.close()
+        self._bodies.close()
+        self._helpers.close()
 
     # What effects need of the worker: `effects.Gate`.
 
@@ -180,7 +183,7 @@ class Runner:
         _check_kept(attempt)
 
     async def in_thread(self, work: Callable[[], R]) -> R:
-        return await self._pool.run(work)
+        return await self._helpers.run(work)
 
     async def _run(self, attempt: Attempt) -> None:
         try:
@@ -189,6 +192,8 @@ class Runner:
             if attempt.stopped is None:
                 raise  # the loop itself is being torn down
             _LOG.info("attempt %s stopped: %s", attempt.id, attempt.stopped)
+        except Exception:  # noqa: BLE001 - the boundary of this task: nobody awaits it
+            _LOG.exception("attempt %s ended without a report: it will be found silent", attempt.id)
         finally:
             # An effect that was begun is finished and confirmed before the slot is free again.
             if attempt.effects:
@@ -225,7 +230,7 @@ class Runner:
             return await cast(AsyncBody, step.function)(Context(attempt, effects))
         context = BlockingContext(attempt, effects, self._loop)
         body = partial(cast(PlainBody, step.function), context)
-        work = asyncio.ensure_future(self.in_thread(body))
+        work = asyncio.ensure_future(self._bodies.run(body))
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:

@@ -24,8 +24,9 @@ class Threads:
         self._most = most
         self._name = name
         self._work: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
-        self._idle = threading.Semaphore(0)
+        self._lock = threading.Lock()
         self._count = 0
+        self._spare = 0  # threads that run nothing, less what waits for one
 
     async def run(self, function: Callable[[], R]) -> R:
         """Run `function` in a thread, with the caller's context variables. Raises what it
@@ -35,11 +36,15 @@ class Threads:
         future: asyncio.Future[R] = loop.create_future()
         context = contextvars.copy_context()
         self._work.put(partial(_run, loop, future, partial(context.run, function)))
-        if not self._idle.acquire(blocking=False) and self._count < self._most:
-            self._count += 1
-            threading.Thread(
-                target=self._serve, name=f"{self._name}-{self._count}", daemon=True
-            ).start()
+        with self._lock:
+            self._spare -= 1
+            grows = self._spare < 0 and self._count < self._most
+            if grows:
+                self._count += 1
+                self._spare += 1
+        if grows:
+            name = f"{self._name}-{self._count}"
+            threading.Thread(target=self._serve, name=name, daemon=True).start()
         return await future
 
     def close(self) -> None:
@@ -48,16 +53,26 @@ class Threads:
             self._work.put(None)
 
     def _serve(self) -> None:
-        while (work := self._next()) is not None:
+        while (work := self._work.get()) is not None:
             work()
+            with self._lock:
+                self._spare += 1
 
-    def _next(self) -> _Work | None:
-        """What waits already goes first: only a thread that finds nothing counts as idle."""
-        try:
-            return self._work.get_nowait()
-        except queue.Empty:
-            self._idle.release()
-            return self._work.get()
+
+async def to_its_end(function: Callable[[], R]) -> R:
+    """Run `function` in a thread. A cancellation is passed on when it has returned and not before:
+    a thread cannot be stopped, and what it works on may be closed next.
+    """
+    work = asyncio.ensure_future(asyncio.to_thread(function))
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        while not work.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait([work])
+        if not work.cancelled():
+            work.exception()
+        raise
 
 
 def _run(

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import queue
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -51,3 +54,58 @@ def test_a_function_that_never_returns_does_not_keep_the_process() -> None:
         "asyncio.run(main())\n"
     )
     subprocess.run([sys.executable, "-c", program], timeout=30, check=True)
+
+
+class Late:
+    """A queue at which thread `t-1` is told late that there is nothing, and `t-2` looks late."""
+
+    def __init__(self) -> None:
+        self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self.put = self._queue.put
+        self.finds_nothing, self.is_told = threading.Event(), threading.Event()
+        self.looks, self.waits = threading.Event(), threading.Event()
+
+    def get_nowait(self) -> Callable[[], None] | None:
+        if threading.current_thread().name == "t-2":
+            self.looks.wait(20)
+        try:
+            return self._queue.get_nowait()
+        except queue.Empty:
+            self._tell()
+            raise
+
+    def get(self) -> Callable[[], None] | None:
+        if threading.current_thread().name == "t-2":
+            self.waits.set()
+        if self._queue.empty():
+            self._tell()
+        return self._queue.get()
+
+    def _tell(self) -> None:
+        if threading.current_thread().name == "t-1":
+            self.finds_nothing.set()
+            self.is_told.wait(20)
+
+
+async def test_work_never_waits_for_a_thread_that_only_seemed_idle() -> None:
+    """Bodies wait for each other: with a thread more to be made, two of them waited for ever."""
+    threads, late, together = Threads(3, "t"), Late(), threading.Barrier(3)
+    threads._work = late  # type: ignore[assignment]
+    began = threading.Event()
+
+    def first() -> None:
+        began.set()
+        together.wait(20)
+
+    await threads.run(lambda: None)
+    await asyncio.to_thread(late.finds_nothing.wait, 20)
+    works = [asyncio.create_task(threads.run(first))]
+    await asyncio.sleep(0)
+    late.is_told.set()
+    await asyncio.to_thread(began.wait, 20)
+    late.looks.set()
+    if threads._count == 2:
+        await asyncio.to_thread(late.waits.wait, 20)
+    works += [asyncio.create_task(threads.run(partial(together.wait, 20))) for _ in range(2)]
+    await asyncio.gather(*works)
+    threads.close()
