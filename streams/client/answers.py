@@ -105,7 +105,10 @@ class AnswerReader:
             _LOG.error("an answer that cannot be read: %s", error)
             return
         if isinstance(answer, Answer):
-            self._on_answer(answer, _offset_of(message))
+            try:
+                self._on_answer(answer, _offset_of(message))
+            except Exception:  # noqa: BLE001 - anybody may write there: one answer costs only itself
+                _LOG.exception("an answer about run %r was not taken in", answer.run_id)
 
 
 def _offset_of(message: Message) -> int:

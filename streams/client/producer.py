@@ -7,6 +7,7 @@ senders on an event loop leave theirs in a second queue, in order, bounded by wh
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -20,6 +21,7 @@ from dalsegno.streams.client.errors import ClosedError, DeliveryFailed, QueueFul
 from dalsegno.streams.client.fork import ForkGuard
 from dalsegno.streams.client.refused import Complaints, connect
 
+_LOG = logging.getLogger("dalsegno.client")
 _POLL_S = 0.2  # a wait without deliveries; deliveries end it at once
 _REFUSAL_S = 2.0  # by then a broker has refused us, if it does
 _ROOM_POLL_S = 0.005  # while records wait for room
@@ -145,6 +147,7 @@ class Producer:
         self._waiting: deque[_Sending] = deque()
         self._spoilt = False
         self._closed = False
+        self._closing = threading.Event()
         self._thread = threading.Thread(
             target=self._serve, name=f"{client_id}-producer", daemon=True
         )
@@ -157,9 +160,10 @@ class Producer:
 
     def partition_count(self, topic: str) -> int:
         """Raises `SettingsError` if the topic does not exist or the broker refuses us,
-        `DeliveryFailed` if none answers.
+        `DeliveryFailed` if none answers, `ClosedError`.
         """
         self._guard.check()
+        self._open()
         found = self._metadata(topic)
         if found.error is not None or not found.partitions:
             raise SettingsError(f"topic {topic!r} does not exist: run `dalsegno topics create`")
@@ -264,6 +268,7 @@ class Producer:
         left = self.flush(timeout_s)
         with self._room:
             self._closed = True
+            self._closing.set()
             self._room.notify_all()
         self._thread.join(_POLL_S * 5)
         return left
@@ -310,8 +315,12 @@ class Producer:
 
     def _serve(self) -> None:
         while not self._closed:
-            self._kafka.poll(_ROOM_POLL_S if self._waiting else _POLL_S)
-            with self._room:
-                while self._waiting and self._produce(self._waiting[0]):
-                    self._waiting.popleft()
-                self._room.notify_all()
+            try:
+                self._kafka.poll(_ROOM_POLL_S if self._waiting else _POLL_S)
+                with self._room:
+                    while self._waiting and self._produce(self._waiting[0]):
+                        self._waiting.popleft()
+                    self._room.notify_all()
+            except Exception:  # noqa: BLE001 - without this thread nobody hears of any record
+                _LOG.exception("an outcome was not taken in, or records were not sent on")
+                self._closing.wait(_POLL_S)

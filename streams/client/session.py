@@ -8,6 +8,7 @@ A step: 1. commit (in `consumer`); 2. `StepStarted`; 3. acknowledged with an app
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ from dalsegno.streams.client.producer import Producer, Receipt
 from dalsegno.streams.client.reporter import Reporter
 from dalsegno.streams.client.runner import NOT_KEPT, Runner, not_kept
 from dalsegno.streams.client.step import Step
+from dalsegno.streams.client.threads import to_its_end
 
 _LOG = logging.getLogger("dalsegno.worker")
 _SURELY_LATE_MS = 2_000  # beyond what append times go back at a change of leader
@@ -115,13 +117,21 @@ class Session:
         """Introduce the worker and join. May be repeated after `DeliveryFailed`,
         `KafkaException` or `RegistryUnavailable`.
         """
-        await asyncio.to_thread(self._introduce)
+        await to_its_end(self._introduce)
 
     async def close(self) -> None:
         """Take nothing more, release what is not started, wait for what runs, up to the bound."""
         self._closing = True
+        # From the last to the first, all of it although one part fails.
+        async with contextlib.AsyncExitStack() as ends:
+            ends.callback(self._runner.close)
+            ends.push_async_callback(self._stop_answers)
+            ends.push_async_callback(self._stop_heartbeats)
+            ends.push_async_callback(self._end_attempts)
+            await asyncio.to_thread(self._stop_consumers)
+
+    async def _end_attempts(self) -> None:
         over = self.ended.done() and self.ended.result() is not Ending.STOPPED
-        await asyncio.to_thread(self._stop_consumers)
         if over:
             self._stop_all(self._holding.all(), StopReason.LEASE)
         drained = asyncio.ensure_future(self._drain())
@@ -132,11 +142,14 @@ class Session:
             self._stop_all(self._holding.all(), StopReason.SHUTDOWN)
             await asyncio.wait([drained], timeout=_CANCEL_S)
             drained.cancel()
+
+    async def _stop_heartbeats(self) -> None:
         if self._heartbeats is not None:
             await asyncio.to_thread(self._heartbeats.stop)
+
+    async def _stop_answers(self) -> None:
         if self._answers is not None:
             await asyncio.to_thread(self._answers.close)
-        self._runner.close()
 
     async def _drain(self) -> None:
         """Until nothing is under way: a start that may be in the log has its body, or is given
@@ -227,8 +240,9 @@ class Session:
         )
 
     def _stop_consumers(self) -> None:
-        for consumer in self._consumers:
-            consumer.stop()
+        with contextlib.ExitStack() as ends:
+            for consumer in self._consumers:
+                ends.callback(consumer.stop)
 
     def _lease_holds(self, attempt: Attempt) -> bool:
         return self._heartbeats is not None and self._heartbeats.lease_holds(attempt)

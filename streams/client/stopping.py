@@ -23,6 +23,7 @@ async def run_stop_hooks(hooks: Iterable[StopHook], timeout_s: float) -> None:
         try:
             ending = hook()
             if inspect.isawaitable(ending):
-                await asyncio.wait_for(ending, timeout_s)
+                async with asyncio.timeout(timeout_s):
+                    await ending
         except Exception:  # noqa: BLE001 - the user's own code: the others have their turn
             _LOG.exception("stop hook %r failed", hook)

@@ -102,8 +102,10 @@ class Worker:
         try:
             await self._sessions(name)
         finally:
-            await run_stop_hooks(self._stop_hooks, self._settings.stop_timeout_ms / 1_000)
-            name.release()
+            try:
+                await run_stop_hooks(self._stop_hooks, self._settings.stop_timeout_ms / 1_000)
+            finally:
+                name.release()
 
     async def _sessions(self, name: WorkerName) -> None:
         """A session that lost its lease is over, and a new one says hello; any other end is the
@@ -157,7 +159,8 @@ class Worker:
             except (DeliveryFailed, KafkaException, RegistryUnavailable) as error:
                 _LOG.warning("cannot start yet, trying again: %s", error)
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._wake.wait(), _RETRY_S)
+                    async with asyncio.timeout(_RETRY_S):
+                        await self._wake.wait()
             else:
                 return True
         return False

@@ -146,3 +146,23 @@ def test_close_says_how_many_records_were_not_acknowledged() -> None:
     for number in range(3):
         lab.producer.send(record(number), lambda _receipt, _error: None)
     assert lab.producer.close(0.05) == 3
+
+
+def test_a_sender_that_raises_at_its_outcome_costs_no_other_record_its_own(lab: Lab) -> None:
+    """The thread that tells the outcomes ended of it, without a word."""
+    told = threading.Event()
+
+    def raises(_receipt: Receipt | None, _error: DeliveryFailed | None) -> None:
+        told.set()
+        raise RuntimeError("a fault of the sender")
+
+    lab.producer.send(record(1), raises)
+    assert told.wait(10)
+    assert lab.producer.deliver(record(2), 2).offset == 2
+
+
+def test_a_closed_producer_is_asked_nothing(lab: Lab) -> None:
+    """A client that was closed made another reader of answers, which nobody ended."""
+    lab.producer.close(2)
+    with pytest.raises(ClosedError):
+        lab.producer.partition_count("events")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from types import SimpleNamespace
 
 import pytest
 
@@ -63,3 +64,24 @@ def test_a_worker_that_never_reached_a_broker_calls_them_too() -> None:
     worker.stop()
     worker.run()
     assert len(pool.closed) == 1
+
+
+async def test_a_worker_that_is_cancelled_in_its_hooks_gives_its_name_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else nobody in the process could have the name again."""
+    made, released = flow("a"), []
+
+    @made.on_stop
+    async def ends_itself() -> None:
+        raise asyncio.CancelledError
+
+    async def sessions(*_: object) -> None:
+        """None of them takes anything."""
+
+    name = SimpleNamespace(name="w", release=lambda: released.append("w"))
+    monkeypatch.setattr("dalsegno.streams.client.worker.claim_name", lambda *_: name)
+    monkeypatch.setattr(Worker, "_sessions", sessions)
+    with pytest.raises(asyncio.CancelledError):
+        await Worker([made], bootstrap_servers="127.0.0.1:1").serve()
+    assert released == ["w"]

@@ -6,14 +6,18 @@ import threading
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, Message
 
+from dalsegno.schemas.codec import encode
+from dalsegno.schemas.outputs import Answer, AnswerType, RunState
+from dalsegno.streams.client.answers import AnswerReader
 from dalsegno.streams.client.clocks import Clocks
 from dalsegno.streams.client.config import ClientConfig
 from dalsegno.streams.client.consumer import QueueConsumer
 from dalsegno.streams.client.heartbeats import Heartbeats
 from dalsegno.streams.client.holding import Holding
 from dalsegno.streams.client.marks import Seen
+from dalsegno.streams.client.outcomes import Outcomes
 
 
 class Broken:
@@ -72,3 +76,20 @@ def test_heartbeats_that_raise_abandon_everything(monkeypatch: pytest.MonkeyPatc
     heartbeats.start()
     assert lost.wait(10.0)
     heartbeats.stop()
+
+
+def test_an_answer_that_cannot_be_taken_in_costs_only_itself() -> None:
+    """Whoever may write to the topic could end the thread that reads all answers."""
+    outcomes = Outcomes(10)
+    reader = AnswerReader.__new__(AnswerReader)
+    reader._on_answer = lambda answer, _offset: outcomes.tell(answer)
+    for run_id, context in (("bad", b"\xc1"), ("good", b"\x80")):
+        answer = Answer(
+            reply_to="c", run_id=run_id, answer=AnswerType.ENDED, run_state=RunState.SUCCEEDED,
+            context=context,
+        )  # fmt: skip
+        reader._hand_on(Message(topic="control", partition=0, offset=0, value=encode(answer)))
+    assert outcomes.ended("bad") is None
+    good = outcomes.ended("good")
+    assert good is not None
+    assert good.succeeded
