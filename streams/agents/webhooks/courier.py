@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -87,7 +88,8 @@ class Courier:
             await self._commit()
         except KafkaException as error:
             log.warning("webhook: not committed", webhook=self._hook.name, error=repr(error))
-        await self._feed.close()
+        finally:
+            await self._feed.close()
 
     async def _for_ever(self, work: Callable[[], Awaitable[None]]) -> None:
         while True:
@@ -190,10 +192,9 @@ class Courier:
             return
         for waiting in self.target:
             self._dropped_if_overtaken(waiting)
-        try:
-            await asyncio.wait_for(self._news.wait(), _LOOK_S)
-        except TimeoutError:
-            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LOOK_S):
+                await self._news.wait()
 
     def _known(self, waiting: Waiting) -> bool:
         """Whether the fold has come so far that it knows of the question."""

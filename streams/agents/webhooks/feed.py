@@ -24,6 +24,7 @@ T = TypeVar("T")
 
 _ASK_S: Final = 5.0
 _WAIT_S: Final = 0.2
+_CLOSE_S: Final = 5.0
 CHUNK: Final = 100
 """Records that are taken at a time."""
 
@@ -52,6 +53,8 @@ class Feed:
             }
         )
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"webhook-{name}")
+        # Not on the thread that waits for records: an outcome is on record at once.
+        self._saver = ThreadPoolExecutor(1, thread_name_prefix=f"webhook-{name}-offsets")
         self._paused: set[int] = set()
 
     async def _do(self, work: Callable[[], T]) -> T:
@@ -121,8 +124,7 @@ class Feed:
         for number, ledger in ledgers.items():
             offset, metadata = ledger.save()
             places.append(TopicPartition(self._topic, number, offset, metadata=metadata))
-        # Not on the thread that waits for records: an outcome is on record at once.
-        await asyncio.to_thread(self._commit, places)
+        await asyncio.get_running_loop().run_in_executor(self._saver, self._commit, places)
 
     def _commit(self, places: list[TopicPartition]) -> None:
         for each in self._consumer.commit(offsets=places, asynchronous=False) or ():
@@ -130,6 +132,17 @@ class Feed:
                 raise KafkaException(each.error)
 
     async def close(self) -> None:
-        """Disconnect."""
-        await self._do(self._consumer.close)
-        self._thread.shutdown(wait=False)
+        """Disconnect, behind whatever is still under way on either thread: a client that is closed
+        under a call takes the process with it. Waits for that within a bound only.
+        """
+        closing = asyncio.wrap_future(self._saver.submit(self._close))
+        self._saver.shutdown(wait=False)
+        done, _ = await asyncio.wait([closing], timeout=_CLOSE_S)
+        for each in done:
+            each.result()
+
+    def _close(self) -> None:
+        try:
+            self._thread.submit(self._consumer.close).result()
+        finally:
+            self._thread.shutdown(wait=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from contextlib import AsyncExitStack
 from typing import Final
 
 import structlog
@@ -89,8 +90,9 @@ class WebhookService:
             metrics.gauge(catalogue.WEBHOOK_GONE, int(target.gone), webhook=hook.name)
 
     async def close(self) -> None:
-        """End all couriers."""
-        for hook in list(self._couriers):
-            await self._couriers.pop(hook).close()
-        if self._means is not None:
-            await self._means.session.close()
+        """End all couriers, whatever one of them raises: what is left would post for ever."""
+        async with AsyncExitStack() as ends:
+            if self._means is not None:
+                ends.push_async_callback(self._means.session.close)
+            while self._couriers:
+                ends.push_async_callback(self._couriers.popitem()[1].close)
