@@ -10,11 +10,13 @@ import asyncio
 import importlib
 import inspect
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final
 
 from aiohttp import ClientError, ClientSession, ClientTimeout
 
 from dalsegno.schemas.control import Dependency, HealthCheck
+from dalsegno.streams.engine.daemon import in_daemon_thread
 
 _DETAIL_CHARS_MAX: Final = 200
 _GRPC_METHOD: Final = "/grpc.health.v1.Health/Check"
@@ -78,18 +80,32 @@ async def _grpc(target: str, timeout_s: float) -> None:
 async def _function(target: str, functions: frozenset[str]) -> None:
     if target not in functions:
         raise CheckFailed("not listed in DALSEGNO_HEALTH_FUNCTIONS")
+    if target in _running:
+        raise CheckFailed("the function's last call has not returned yet")
     module, _, name = target.partition(":")
     try:
         function: Callable[[], object] = getattr(importlib.import_module(module), name)
         if inspect.iscoroutinefunction(function):
             well = await function()
         else:
-            well = await asyncio.to_thread(function)
+            well = await in_daemon_thread(partial(_called, target, function), f"health-{target}")
     except Exception as error:
         # The user's own code: whatever it raises says that the dependency is not well.
         raise CheckFailed(repr(error)) from error
     if not well:
         raise CheckFailed("the function says no")
+
+
+_running: Final[set[str]] = set()
+"""Plain functions that are being called: one that hangs takes one thread, and nobody else's."""
+
+
+def _called(target: str, function: Callable[[], object]) -> object:
+    _running.add(target)
+    try:
+        return function()
+    finally:
+        _running.discard(target)
 
 
 _ASKS: Final[dict[HealthCheck, Callable[[str, float], Awaitable[None]]]] = {

@@ -1,5 +1,7 @@
 """Functions that a policy might name as health checks."""
 
+import threading
+
 
 def yes() -> bool:
     return True
@@ -15,3 +17,10 @@ async def later() -> bool:
 
 def raises() -> bool:
     raise RuntimeError("not today")
+
+
+may_return = threading.Event()
+
+
+def hangs() -> bool:
+    return may_return.wait(60)

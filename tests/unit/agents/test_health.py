@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 import pytest
 from aiohttp import web
+from tests.unit.agents import answers
 
 from dalsegno.schemas.control import Dependency, HealthCheck
 from dalsegno.streams.agents.health import check
@@ -102,3 +104,19 @@ async def test_grpc_asks_the_standard_health_service(status: int | None, *, heal
 def test_a_declaration_is_plain_data() -> None:
     made = asks(HealthCheck.TCP, "x:1")
     assert msgspec.convert(msgspec.to_builtins(made), Dependency) == made
+
+
+async def test_a_function_that_hangs_takes_no_thread_from_the_engine() -> None:
+    """Restores and stops need the loop's own threads, of which there are a few."""
+    target = f"{THIS}:hangs"
+    asked = asks(HealthCheck.FUNCTION, target, 50)
+    with ThreadPoolExecutor(1) as threads:
+        asyncio.get_running_loop().set_default_executor(threads)
+        try:
+            assert await check(asked, frozenset({target})) == (False, "no answer within 50 ms")
+            async with asyncio.timeout(20):
+                await asyncio.to_thread(lambda: None)
+            healthy, detail = await check(asked, frozenset({target}))
+            assert (healthy, "has not returned yet" in detail) == (False, True)
+        finally:
+            answers.may_return.set()
