@@ -56,7 +56,8 @@ class FaultsFeed:
     async def next(self, timeout_s: float) -> Sequence[RawEvent]:
         """The next records, none after a while without. Raises `PositionLostError`."""
         try:
-            found = await asyncio.wait_for(self._waiting.get(), timeout_s)
+            async with asyncio.timeout(timeout_s):
+                found = await self._waiting.get()
         except TimeoutError:
             return ()
         if isinstance(found, Exception):
@@ -90,20 +91,10 @@ class FaultsReader:
     async def _run(self) -> None:
         """Until no feed is open."""
         loop = asyncio.get_running_loop()
-        consumer = Consumer(
-            {
-                **librdkafka_options(self._settings),
-                "group.id": f"{self._settings.group}-faults",
-                "enable.auto.commit": False,
-                "enable.auto.offset.store": False,
-                "auto.offset.reset": "error",
-                "enable.partition.eof": True,
-                "fetch.wait.max.ms": 500,
-                "queued.min.messages": 1_000,
-            }
-        )
+        consumer: Consumer | None = None
         self._assigned = {}
         try:
+            consumer = self._connect()
             while self._feeds:
                 try:
                     self._assign(consumer)
@@ -121,8 +112,23 @@ class FaultsReader:
                 feed.fail(OutcomeUnknownError(f"faults topic: {error!r}"))
             self._feeds.clear()
         finally:
-            # On its thread, after a fetch that may still be under way there.
-            self._thread.submit(consumer.close)
+            if consumer is not None:
+                # On its thread, after a fetch that may still be under way there.
+                self._thread.submit(consumer.close)
+
+    def _connect(self) -> Consumer:
+        return Consumer(
+            {
+                **librdkafka_options(self._settings),
+                "group.id": f"{self._settings.group}-faults",
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "auto.offset.reset": "error",
+                "enable.partition.eof": True,
+                "fetch.wait.max.ms": 500,
+                "queued.min.messages": 1_000,
+            }
+        )
 
     def _assign(self, consumer: Consumer) -> None:
         gone = [n for n, feed in self._assigned.items() if self._feeds.get(n) is not feed]
@@ -138,6 +144,7 @@ class FaultsReader:
 
     def _hand_out(self, messages: Sequence[Message]) -> None:
         by_number: dict[int, list[RawEvent]] = {}
+        strange: KafkaError | None = None
         for message in messages:
             number, error = message.partition(), message.error()
             if error is None and number is not None:
@@ -145,12 +152,14 @@ class FaultsReader:
             elif error is not None and number in self._assigned:
                 self._heard(number, error, message.offset())
             elif error is not None:
-                raise KafkaException(error)  # about no partition of ours: it is tried again
+                strange = error  # about no partition of ours: it is tried again
         for number, records in by_number.items():
             feed = self._feeds.get(number)
             # What was fetched for an earlier feed of the partition says nothing to this one.
             if feed is not None and self._assigned.get(number) is feed:
                 feed.put(records)
+        if strange is not None:  # only now: what came beside it comes once
+            raise KafkaException(strange)
 
     def _heard(self, number: int, error: KafkaError, offset: int | None) -> None:
         feed = self._feeds.get(number)
