@@ -94,8 +94,16 @@ class ActorTask:
             await asyncio.sleep(min(_BACKOFF_MAX_S, _BACKOFF_FIRST_S * 2 ** (failures - 1)))
             # A former owner must not fence the rightful one. While a rebalance runs the group says
             # no; whoever stops being the owner closes this task.
-            while not await self._context.joined().still_member():  # noqa: ASYNC110 - it is a question to the broker
+            while not await self._still_ours():  # noqa: ASYNC110 - it is a question to the broker
                 await asyncio.sleep(_BACKOFF_FIRST_S)
+
+    async def _still_ours(self) -> bool:
+        try:
+            return await self._context.joined().still_member()
+        except Exception:
+            # It is asked again: nobody would hear that the fault points stay closed.
+            log.exception("membership not known", partition=self.number)
+            return False
 
     def _stop(self, error: PartitionStoppedError) -> None:
         self.stopped = error
@@ -116,8 +124,11 @@ class ActorTask:
         claim = claim_of(self._context, self.number, claim_id)
         await self._producer.commit({(changelog, self.number): [(CLAIM_KEY, claim)]})
         job = RestoreJob(self.number, claim_id, self._topic, changelog)
-        sink = PartsSink()
-        found = await asyncio.to_thread(restore, settings, job, RestoreProgress(), sink)
+        sink, progress = PartsSink(), RestoreProgress()
+        try:
+            found = await asyncio.to_thread(restore, settings, job, progress, sink)
+        finally:
+            progress.cancelled = True  # given up, its thread would go on, and hold up a stop
         fold = self._build(sink.parts)
         checkpoint = None if sink.empty else fold.position
         fold.position = start_position(

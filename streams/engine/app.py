@@ -143,7 +143,8 @@ class Engine:
                     log.warning("broker lost during the start: begins anew", error=str(error))
                     web.starting()
                     with contextlib.suppress(TimeoutError):
-                        await asyncio.wait_for(stop.requested.wait(), _RETRY_S)
+                        async with asyncio.timeout(_RETRY_S):
+                            await stop.requested.wait()
         except StartRefusedError as error:
             for fault in error.faults:
                 log.error("start refused", fault=fault)  # noqa: TRY400 - the fault says it all
@@ -228,25 +229,22 @@ class Engine:
         self._agents(app, settings)
         web.serve(ownership, owners)
         janitor = Janitor(ownership, app, self._services)
-        started = False
         log.info("joining the group", group=settings.group)
-        try:
+        # What has begun ends in reverse, all of it although one part fails.
+        async with contextlib.AsyncExitStack() as ends:
+            if warm is not None:
+                ends.push_async_callback(asyncio.to_thread, warm.close)
+            ends.push_async_callback(pool.close)
+            ends.push_async_callback(_stop_app, app)
+            ends.push_async_callback(janitor.close)
             try:
                 await app.start()
             except KafkaError as error:
                 _raise_if_lost(error)
                 raise
-            started = True
+            ends.callback(stop.arm)
             janitor.start()
             reason = await _first(stop.requested.wait(), ownership.stopped_by)
-        finally:
-            if started:
-                stop.arm()
-            await janitor.close()
-            await _stop_app(app)
-            await pool.close()
-            if warm is not None:
-                await asyncio.to_thread(warm.close)
         return _exit_code(reason or ownership.unclean)
 
 
@@ -273,8 +271,10 @@ async def _first(
 
 
 async def _stop_app(app: faust.App) -> None:
+    stopping = asyncio.create_task(app.stop())  # Faust's services look at the task they run in
     try:
-        await asyncio.wait_for(app.stop(), _FAUST_STOP_S)
+        async with asyncio.timeout(_FAUST_STOP_S):
+            await stopping
     except TimeoutError:
         log.warning("the Faust app has not stopped in time, and is left", limit_s=_FAUST_STOP_S)
 

@@ -141,8 +141,10 @@ class Opening:
             }
         except BaseException as error:
             self.progress.cancelled = True
-            await producer.close()
-            await asyncio.shield(asyncio.to_thread(self._give_up, error))
+            try:
+                await producer.close()
+            finally:
+                await asyncio.shield(asyncio.to_thread(self._give_up, error))
             raise
         if isinstance(self._sink, StoreSink):
             return Opened(fold, producer, restored.marks, self._sink.store)

@@ -5,7 +5,6 @@ by; and which events topic has been read.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from typing import Final
 
 import structlog
@@ -142,8 +141,7 @@ class OwnersView:
         """Stop following."""
         if self._task is not None:
             self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+            await asyncio.gather(self._task, return_exceptions=True)
         if self._consumer is not None:
             # aiokafka hands on the cancellation of its own tasks where a fetch waits for a retry.
             await asyncio.gather(self._consumer.stop(), return_exceptions=True)

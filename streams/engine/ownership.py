@@ -38,6 +38,7 @@ class Ownership:
         self.hearing = Hearing()
         self.stopped_by: asyncio.Future[BaseException] = loop.create_future()
         self._jobs: set[asyncio.Task[None]] = set()
+        self._closings: set[asyncio.Task[None]] = set()
         self._failures: dict[int, int] = {}
         self._slots = asyncio.Semaphore(context.settings.restores_at_once)
         self.unclean: BaseException | None = None  # what failed while the engine stopped
@@ -64,7 +65,7 @@ class Ownership:
         log.info("partitions assigned", partitions=sorted(partitions))
         for number in list(self.tasks):
             if number not in partitions:
-                self._spawn(self.tasks.pop(number).close())
+                self._close(self.tasks.pop(number))
         for number in sorted(partitions):
             task = self.tasks.get(number)
             # A task that waits for the group's word would be dropped by it: the word is this one.
@@ -103,7 +104,7 @@ class Ownership:
         log.warning("partition lost", partition=task.number, error=str(error))
         self.context.metrics.rebuilt(type(error).__name__)
         if self.tasks.get(task.number) is not task or self._closing:
-            self._spawn(task.close())
+            self._close(task)
             return
         self._failures[task.number] = self._failures.get(task.number, 0) + 1
         successor = PartitionTask(self.context, task.number, self.lost, self._slots)
@@ -111,13 +112,13 @@ class Ownership:
         self._spawn(self._begin_again(task, successor))
 
     async def _begin_again(self, old: PartitionTask, new: PartitionTask) -> None:
-        await old.close()
+        await asyncio.shield(self._close(old))
         failures = self._failures.get(new.number, 1)
         await asyncio.sleep(min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2 ** (failures - 1)))
         # A former owner that fenced blindly would shut the rightful one out.
         member = await self.context.joined().still_member()
-        if self.tasks.get(new.number) is not new:
-            return  # a newer assignment decided
+        if self.tasks.get(new.number) is not new or self._closing:
+            return  # a newer assignment decided, or it is the end
         if not member:
             log.info("partition given up until it is assigned", partition=new.number)
             del self.tasks[new.number]
@@ -155,8 +156,16 @@ class Ownership:
         self._jobs.add(job)
         job.add_done_callback(self._ended)
 
+    def _close(self, task: PartitionTask) -> asyncio.Task[None]:
+        """A closing is never cut short: half closed, its database is left open and its fence up."""
+        job = self.loop.create_task(task.close())
+        self._closings.add(job)
+        job.add_done_callback(self._ended)
+        return job
+
     def _ended(self, job: asyncio.Task[None]) -> None:
         self._jobs.discard(job)
+        self._closings.discard(job)
         if not job.cancelled() and job.exception() is not None:
             self.stop_engine(job.exception() or OutcomeUnknownError("job"))
 
@@ -175,6 +184,8 @@ class Ownership:
         for job in list(self._jobs):
             job.cancel()
         await asyncio.gather(*self._jobs, return_exceptions=True)
+        while self._closings:
+            ends += await asyncio.gather(*self._closings, return_exceptions=True)
         failures = [end for end in ends if end is not None]
         if failures:
             raise BaseExceptionGroup("partitions not closed cleanly", failures)

@@ -175,9 +175,11 @@ class IdempotentProducer:
             self._timer.cancel()
             self._timer = None
         if self._handle:
-            self._handle.producer.purge()
-            self._handle.producer.poll(0)  # here, not in the thread that ends it
-            await self._handle.close(ThreadPoolExecutor(1, thread_name_prefix="close"))
+            try:
+                self._handle.producer.purge()
+                self._handle.producer.poll(0)  # here, not in the thread that ends it
+            finally:
+                await self._handle.close(ThreadPoolExecutor(1, thread_name_prefix="close"))
 
 
 class Handle:
@@ -226,6 +228,11 @@ class ProducerPool:
         return producer
 
     async def close(self) -> None:
-        """Close what is open."""
-        await asyncio.gather(*(producer.close() for producer in self._current.values()))
-        self._current.clear()
+        """Close what is open, all of it although one of them fails."""
+        open_ones, self._current = list(self._current.values()), {}
+        ends = await asyncio.gather(
+            *(producer.close() for producer in open_ones), return_exceptions=True
+        )
+        for end in ends:
+            if end is not None:
+                raise end
