@@ -16,15 +16,15 @@ from typing import Final
 import msgspec
 
 from dalsegno.schemas.outputs import RunState
+from dalsegno.storage.errors import StoreError
 from dalsegno.storage.snapshots.chain import restore
 from dalsegno.storage.snapshots.errors import SnapshotCorrupt
 from dalsegno.storage.snapshots.extending import Chain, Extended, Extending, NotThere, opened
 from dalsegno.storage.snapshots.link import LinkKind
 from dalsegno.storage.snapshots.pace import Pace
 from dalsegno.storage.snapshots.store import ChainStore
-from dalsegno.streams.core.context import ContextError
 from dalsegno.streams.core.run_table import FINAL_RUNS
-from dalsegno.streams.core.state_codec import KIND_RUN, StateCorrupt, read_prefix
+from dalsegno.streams.core.state_codec import KIND_RUN, read_prefix
 from dalsegno.streams.core.versions import Facts, Made, Past, Whose
 from dalsegno.streams.core.warm import PackedRun
 
@@ -197,7 +197,9 @@ class Recorder:
                 self._drop_end(run_id)
                 self._due.pop(run_id, None)  # noted again with its next version
                 continue
-            except (ContextError, StateCorrupt, SnapshotCorrupt, ValueError) as error:
+            except StoreError:
+                raise
+            except Exception as error:  # noqa: BLE001 - as follows
                 # Whatever is wrong with it costs this run its chain, and nothing else.
                 self._told.broken.append(f"{run_id}: {error}")
                 changes.update(((run_id, at), None) for at in self._chains.links(run_id))

@@ -59,7 +59,11 @@ class HeartbeatFeed:
     ) -> HeartbeatFeed:
         """Make the partition's monitor, tell it what is in flight, and find where to read from."""
         feed = cls(context, host, in_flight)
-        await feed.look_back(host)
+        try:
+            await feed.look_back(host)
+        except BaseException:
+            await feed.close()  # nobody else has it yet
+            raise
         return feed
 
     def _note(self, changes: Sequence[AttemptChange]) -> None:

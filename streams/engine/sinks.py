@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Mapping
 from typing import Final, Protocol
@@ -80,6 +81,8 @@ class StoreSink:
         self._partition = partition
         self._began_ms = 0
         self._caught_up_ms = 0
+        self._lock = threading.Lock()
+        self._given_up = False
         self.store: WarmStore | None = None
 
     @property
@@ -96,14 +99,20 @@ class StoreSink:
     def begin(self, log_start: int, log_end: int) -> int:
         """From where the store is, if it can be vouched for."""
         self._began_ms = now_ms()
-        store = self.store = self._tier.open(self._partition)
+        with self._lock:  # who gives it up waits, so that nothing is opened behind its back
+            if self._given_up:
+                raise StoreError(f"partition {self._partition}: given up before it was opened")
+            store = self.store = self._tier.open(self._partition)
         place = store.place
         if place is None:
             return log_start
         reason = self._doubt(place, log_start, log_end)
         if reason:
             why = f"it is at {place.position}, the changelog holds {log_start} to {log_end}"
-            self.store = self._tier.wipe(self._partition, store, reason, why)
+            with self._lock:
+                if self._given_up:
+                    raise StoreError(f"partition {self._partition}: given up while it was opened")
+                self.store = self._tier.wipe(self._partition, store, reason, why)
             return log_start
         self._caught_up_ms = place.caught_up_ms
         return place.position
@@ -134,9 +143,13 @@ class StoreSink:
                 time.sleep(_BUSY_S)  # on the restore's own thread
 
     def give_up(self, error: StoreError | None) -> None:
-        """Let go of the store. Damaged, it is thrown away."""
-        if self.store is not None:
+        """Let go of the store, for good. Damaged, it is thrown away. From any thread; blocks while
+        it is being opened.
+        """
+        with self._lock:
+            self._given_up = True
+            store, self.store = self.store, None
+        if store is not None:
             log.warning("store given up", partition=self._partition, error=str(error))
             condemned = isinstance(error, StoreLostError)
-            self._tier.close_store(self._partition, self.store, condemned=condemned)
-            self.store = None
+            self._tier.close_store(self._partition, store, condemned=condemned)

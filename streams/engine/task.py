@@ -176,10 +176,15 @@ class PartitionTask:
 
         This is the task's boundary: whatever is raised here ends this task, and only this one.
         """
-        if batch.ticket == self.ticket and self.state is TaskState.BUSY:
-            fold, outputs, _ = self._open_parts()
-            applying = Applying(batch, fold, outputs, self._reader, self._context.metrics.signals)
-            ahead(self.warm, batch, lambda: self._slice(applying))
+        try:
+            if batch.ticket == self.ticket and self.state is TaskState.BUSY:
+                fold, outputs, _ = self._open_parts()
+                signals = self._context.metrics.signals
+                applying = Applying(batch, fold, outputs, self._reader, signals)
+                ahead(self.warm, batch, lambda: self._slice(applying))
+        except Exception as error:
+            log.exception("batch not begun", partition=self.number)
+            self._fail(OutcomeUnknownError(f"batch: {error!r}"))
 
     def dropped(self, batch: Batch) -> None:
         """Faust lost the batch: its records are read again."""
@@ -270,7 +275,10 @@ class PartitionTask:
             return self.ticks.due(fold, self.behind_s(now_s), now_s)
         except WarmLost as error:
             unread(self.warm, error)
-            return False
+        except Exception as error:
+            log.exception("deadlines not looked at", partition=self.number)
+            self._fail(OutcomeUnknownError(f"deadlines: {error!r}"))
+        return False
 
     async def tick(self) -> None:
         """Append a clock tick. One is in flight at a time."""
@@ -336,9 +344,7 @@ class PartitionTask:
         return self._outputs.missing_topics if self._outputs is not None else ()
 
     async def settle(self, timeout_s: float) -> None:
-        """Stop reading and write a final checkpoint; the state is kept, in case the partition
-        stays.
-        """
+        """Stop reading, with a final checkpoint. The state is kept: the partition may stay."""
         self.ticket += 1
         if self._checkpointer is None or self.state not in RUNNING:
             return

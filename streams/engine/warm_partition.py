@@ -171,17 +171,17 @@ class WarmPartition:
     async def _fetch(self, run_ids: list[str], turn: int, then: Callable[[], None]) -> None:
         try:
             found = await self._read(run_ids)
+            # Another batch has begun meanwhile: what was read may have changed since.
+            if turn != self._turn:
+                return
+            self._residence.offer(run_ids, found)
         except WarmLost as error:
             self.lost(error)
-            return
         except Exception as error:
             # A full disk, for one: the batch would wait for ever, and nobody hear of it.
             log.exception("runs not read", partition=self._number)
             self._told_lost(StoreLostError(f"runs were not read: {error}"))
-            return
-        # Another batch has begun meanwhile: what was read may have changed since.
-        if turn == self._turn:
-            self._residence.offer(run_ids, found)
+        else:
             then()
 
     async def _read(self, run_ids: list[str]) -> dict[str, PackedRun]:
@@ -268,7 +268,8 @@ class WarmPartition:
             self._more.clear()
             if not self._pending and not self._closing.is_set():
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._more.wait(), self._turn_at_s - now_s)
+                    async with asyncio.timeout(self._turn_at_s - now_s):
+                        await self._more.wait()
             return
         loop = asyncio.get_running_loop()
         try:
@@ -335,7 +336,8 @@ class WarmPartition:
 
     async def _pause(self, wait_s: float) -> None:
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._closing.wait(), wait_s)
+            async with asyncio.timeout(wait_s):
+                await self._closing.wait()
 
     def lost(self, error: WarmLost) -> None:
         """What it holds cannot be believed: it is thrown away when it is closed."""

@@ -147,7 +147,7 @@ class WarmTier:
                 return self._made(partition, self._folder.partition(partition))
             except StoreLostError as error:
                 return self.wipe(partition, None, "damaged", str(error))
-        except StoreError:
+        except BaseException:
             self._let_go(partition)
             raise
 

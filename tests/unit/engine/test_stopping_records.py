@@ -9,10 +9,12 @@ from tests.unit.core.log import START_MS, Log, chain, handoffs
 
 from dalsegno.schemas.control import RulesChanged
 from dalsegno.schemas.events import FailureType, StepFailed
+from dalsegno.storage.errors import StoreFullError
 from dalsegno.streams.core.partition import Partition
 from dalsegno.streams.engine.archive_settings import ArchiveSettings
 from dalsegno.streams.engine.batch import Batch
 from dalsegno.streams.engine.checkpoint import Checkpointer
+from dalsegno.streams.engine.errors import EngineError
 from dalsegno.streams.engine.task import PartitionTask, TaskState
 
 
@@ -97,3 +99,35 @@ def _task(fold: Partition, event: object, fence: Fence) -> PartitionTask:
     task._checkpointer._captured -= 1
     task.state = TaskState.BUSY
     return task
+
+
+async def test_a_batch_that_cannot_be_begun_ends_its_partition_and_no_agent() -> None:
+    """A full disk refuses reads, too: the batch would stay under way for ever."""
+    log = waiting_for_a_retry()
+    lost: list[EngineError] = []
+    task = _task(log.partition, None, Fence())
+    task._lost = lambda _task, error: lost.append(error)
+
+    def ahead(*_: object) -> None:
+        raise StoreFullError("No space left on device")
+
+    task.warm = SimpleNamespace(ahead=ahead)  # type: ignore[assignment]
+    task.process(Batch(task, 0, [], 1, 1))
+    assert task.state is TaskState.CLOSED
+    assert "No space left" in str(lost[0])
+
+
+async def test_deadlines_that_cannot_be_looked_at_end_their_partition_and_no_other() -> None:
+    log = waiting_for_a_retry()
+    lost: list[EngineError] = []
+    task = _task(log.partition, None, Fence())
+    task._lost = lambda _task, error: lost.append(error)
+    task._context.settings.signing_key = "k"
+
+    def due(*_: object) -> bool:
+        raise StoreFullError("No space left on device")
+
+    task.ticks = SimpleNamespace(due=due)  # type: ignore[assignment]
+    assert not task.tick_owed()
+    assert task.state is TaskState.CLOSED
+    assert "No space left" in str(lost[0])

@@ -242,6 +242,21 @@ async def test_a_monitor_that_fails_again_and_again_stays_off(
     await feed.close()
 
 
+async def test_a_monitor_whose_place_is_not_found_is_let_go_of(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It stayed, with the partition's whole state, and had canaries sent for ever."""
+    host = Host(monkeypatch)
+
+    async def away(*_: object) -> int:
+        raise TimeoutError
+
+    host.offset_at = away  # type: ignore[method-assign]
+    with pytest.raises(TimeoutError):
+        await HeartbeatFeed.start(host, host, [])  # type: ignore[arg-type]
+    assert host.monitors_made[0].closed
+
+
 async def test_a_monitor_that_cannot_be_made_is_seen_and_tried_again(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -161,3 +161,21 @@ def test_a_run_that_was_in_the_archive_begins_its_chain_anew() -> None:
     assert found.past is not None
     assert msgspec.msgpack.decode(found.past.context) == {"n": 7}
     assert chain.recorder.look(whose, 2, []).past is None
+
+
+def test_a_fault_of_ours_costs_a_run_its_chain_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    chain = Chain({"n": 0})
+    assert len(chain.links) == 1
+
+    def extend(*_: object) -> None:
+        raise KeyError("a fault of ours")
+
+    with monkeypatch.context() as faulty:
+        faulty.setattr("dalsegno.storage.snapshots.recorder.Extending.extend", extend)
+        chain.change(["set", ["n"], 1])
+    assert chain.links == []
+    assert "a fault of ours" in chain.recorder.told().broken[0]
+    chain.change(["set", ["n"], 2])
+    assert len(chain.links) == 1
