@@ -29,7 +29,7 @@ async def in_daemon_thread(work: Callable[[], T], name: str) -> T:
         failed: BaseException | None = None
         try:
             result = work()
-        except Exception as error:  # noqa: BLE001 - it is raised where the work was asked for
+        except BaseException as error:  # noqa: BLE001 - it is raised where the work was asked for
             failed = error
         with suppress(RuntimeError):  # the loop is closed: nobody waits
             loop.call_soon_threadsafe(told, result, failed)

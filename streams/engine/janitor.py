@@ -17,6 +17,7 @@ from confluent_kafka import KafkaException
 
 from dalsegno.streams.engine import metrics_catalogue as catalogue
 from dalsegno.streams.engine.checks import check, layout_of
+from dalsegno.streams.engine.daemon import in_daemon_thread
 from dalsegno.streams.engine.errors import EngineError, PartitionsChangedError
 from dalsegno.streams.engine.ownership import Ownership
 from dalsegno.streams.engine.reconciler import Reconciler
@@ -116,9 +117,10 @@ class Janitor:
     async def _check_counts(self) -> None:
         """Runs are placed by the partition count: stop rather than go on under another one."""
         try:
-            facts = await asyncio.to_thread(self._admin.facts)
-        except KafkaException as error:
-            log.debug("partition counts not checked", error=str(error))
+            # Its thread may wait for a broker for longer than a stop may take.
+            facts = await in_daemon_thread(self._admin.facts, "partition-counts")
+        except (KafkaException, TimeoutError) as error:
+            log.debug("partition counts not checked", error=repr(error))
             return
         context, topics = self._ownership.context, self._settings.topics
         if topics.events not in facts:

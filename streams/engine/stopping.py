@@ -13,6 +13,7 @@ from types import FrameType
 from typing import Final
 
 _FORCED: Final = 1
+_GRACE_S: Final = 1.0
 
 
 class StopSignals:
@@ -39,6 +40,8 @@ class StopSignals:
             self._bound = threading.Timer(self._timeout_s, self._force)
             self._bound.daemon = True
             self._bound.start()
+            # For when something holds the interpreter, as a write does to a disk that hangs.
+            faulthandler.dump_traceback_later(self._timeout_s + _GRACE_S, exit=True, file=2)
 
     def _force(self) -> None:
         """No log and no lock: whatever holds the process up may hold these too."""

@@ -23,7 +23,7 @@ from dalsegno.streams.engine.metrics import EngineMetrics
 from dalsegno.streams.engine.owners import OwnersView
 from dalsegno.streams.engine.ownership import Ownership
 from dalsegno.streams.engine.settings import EngineSettings
-from dalsegno.streams.engine.task import RUNNING, PartitionTask
+from dalsegno.streams.engine.task import RUNNING, PartitionTask, TaskState
 from dalsegno.streams.engine.web_blobs import BlobWeb
 from dalsegno.streams.engine.web_versions import version_of
 
@@ -33,6 +33,8 @@ PROXIED: Final = "X-Dalsegno-Proxied"
 WAIT_MS_MAX: Final = 30_000
 _PROXY_MARGIN_S: Final = 5.0
 _WAIT_STEP_S: Final = 0.005
+_SHUTDOWN_S: Final = 1.0
+"""What a stop waits for requests under way, and once more for those that it cancels then."""
 _END_STEP_S: Final = 0.05
 _ALL_ADDRESSES: Final = ("0.0.0.0", "::")  # noqa: S104 - not listened on here
 
@@ -79,7 +81,7 @@ class EngineWeb:
                 *self._blobs.routes(),
             ]
         )
-        self._runner = web.AppRunner(application, access_log=None)
+        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=_SHUTDOWN_S)
         await self._runner.setup()
         settings = self._settings
         site = web.TCPSite(self._runner, settings.http_host, settings.http_port)
@@ -172,7 +174,7 @@ class EngineWeb:
         if task is None:
             return await self._proxy(request, number, wait_ms)
         deadline = time.monotonic() + wait_ms / 1_000
-        while not _has_read(task, min_offset) and time.monotonic() < deadline:  # noqa: ASYNC110
+        while _may_read(task, min_offset) and time.monotonic() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(_WAIT_STEP_S)  # an event per query would cost every batch
         if until:
             await _end_of(task, run_id, deadline)
@@ -302,6 +304,11 @@ async def _end_of(task: PartitionTask, run_id: str, deadline: float) -> None:
         if time.monotonic() >= deadline:
             return
         await asyncio.sleep(_END_STEP_S)
+
+
+def _may_read(task: PartitionTask, min_offset: int) -> bool:
+    """Whether it has not read so far, and may yet."""
+    return task.state is not TaskState.CLOSED and not _has_read(task, min_offset)
 
 
 def _has_read(task: PartitionTask, min_offset: int) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +17,7 @@ from dalsegno.schemas.outputs import Claim, DeadLetter
 from dalsegno.streams.core.actions import Output, PutAside
 from dalsegno.streams.core.sequence import Sequence
 from dalsegno.streams.engine import app, gauges, janitor
+from dalsegno.streams.engine.actor import ActorTask
 from dalsegno.streams.engine.consumer import BatchConsumer
 from dalsegno.streams.engine.janitor import EngineService, Janitor
 from dalsegno.streams.engine.metrics import EngineMetrics
@@ -219,3 +222,58 @@ async def test_a_service_that_fails_is_counted_and_begins_anew(
     await rig.janitor.close()
     assert b"dalsegno_service_failures_total 2.0" in rig.metrics.text()
     assert not rig.stopped_by.done()
+
+
+async def test_a_broker_that_stands_still_while_it_is_asked_ends_no_engine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rig = Rig()
+
+    def facts() -> dict[str, object]:
+        raise TimeoutError  # of a future of the admin client
+
+    monkeypatch.setattr(rig.janitor._admin, "facts", facts)
+    await rig.janitor._check_counts()
+    assert not rig.stopped_by.done()
+
+
+async def test_a_look_at_the_partition_counts_holds_up_no_stop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """While no broker answers, one is nearly always under way, and takes half a minute."""
+    rig = Rig()
+    asks, answers = threading.Event(), threading.Event()
+
+    def facts() -> dict[str, object]:
+        asks.set()
+        answers.wait(60)
+        return {}
+
+    monkeypatch.setattr(rig.janitor._admin, "facts", facts)
+    with ThreadPoolExecutor(1) as threads:
+        asyncio.get_running_loop().set_default_executor(threads)
+        try:
+            looking = asyncio.create_task(rig.janitor._check_counts())
+            while not asks.is_set():  # noqa: ASYNC110 - it is set in a thread
+                await asyncio.sleep(0)
+            looking.cancel()
+            async with asyncio.timeout(20):
+                await asyncio.to_thread(lambda: None)
+        finally:
+            answers.set()
+
+
+async def test_the_fault_points_ask_again_whether_they_are_ours_whatever_they_hear() -> None:
+    said: list[object] = [RuntimeError("the consumer is gone"), True]
+
+    async def still_member() -> object:
+        found = said.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    actor = ActorTask.__new__(ActorTask)
+    actor.number = 0
+    group = SimpleNamespace(still_member=still_member)
+    actor._context = SimpleNamespace(joined=lambda: group)  # type: ignore[assignment]
+    assert [await actor._still_ours(), await actor._still_ours()] == [False, True]
