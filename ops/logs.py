@@ -2,6 +2,7 @@
 
 import logging
 import sys
+import threading
 import time
 from typing import Literal, TextIO
 
@@ -83,6 +84,7 @@ class _Quieter(logging.Filter):
     def __init__(self) -> None:
         super().__init__()
         self._told: dict[str, float] = {}
+        self._lock = threading.Lock()
 
     def filter(self, record: logging.LogRecord) -> bool:
         text = record.getMessage()
@@ -91,8 +93,9 @@ class _Quieter(logging.Filter):
         if record.name != _CLIENT_LOGGER:
             return True
         now = time.monotonic()
-        self._told = {key: at for key, at in self._told.items() if now - at < _REPEAT_S}
         kind = text.partition(" (")[0]  # without counts and durations
-        new = kind not in self._told
-        self._told.setdefault(kind, now)
+        with self._lock:  # a handler asks its filters without its own
+            self._told = {key: at for key, at in self._told.items() if now - at < _REPEAT_S}
+            new = kind not in self._told
+            self._told.setdefault(kind, now)
         return new

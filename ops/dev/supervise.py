@@ -8,7 +8,7 @@ then watch: what ends is started again. Everything goes on where it was at the n
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
@@ -17,7 +17,7 @@ from types import FrameType
 from dalsegno.ops.dev.child import Child
 from dalsegno.ops.dev.env import write_env
 from dalsegno.ops.dev.folder import DevFolder
-from dalsegno.ops.dev.servers import Minder, ServerEndsError
+from dalsegno.ops.dev.servers import Minder, Server, ServerEndsError
 from dalsegno.ops.embedded import EmbeddedKafka
 from dalsegno.ops.embedded.ports import free_ports, is_free
 from dalsegno.ops.embedded.prepare import prepare
@@ -111,14 +111,20 @@ def run_dev(plan: DevPlan, create_topics: Callable[[dict[str, str], int], None],
         except ServerEndsError as error:
             raise DevError(str(error)) from error
         finally:
+            take_down([kafka] if s3 is None else [kafka, s3], children, say)
+
+
+def take_down(servers: Sequence[Server], children: Sequence[Child], say: Say) -> None:
+    """Workers, engines and servers in reverse, all of them although one fails."""
+    with ExitStack() as ends:
+        for server in servers:
+            ends.callback(server.stop)
+        for child in children:
+            ends.callback(child.join)
+        for child in children:
+            ends.callback(child.terminate)
+        with suppress(OSError):  # the terminal may be gone: that is why we stop
             say("stopping")
-            for child in reversed(children):
-                child.terminate()
-            for child in reversed(children):
-                child.join()
-            if s3 is not None:
-                s3.stop()
-            kafka.stop()
 
 
 def _environment(plan: DevPlan, folder: DevFolder, kafka: EmbeddedKafka) -> dict[str, str]:

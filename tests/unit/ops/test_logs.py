@@ -3,7 +3,9 @@
 import io
 import json
 import logging
+import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import structlog
@@ -64,3 +66,21 @@ def test_a_broker_that_is_away_is_told_of_once(stream: io.StringIO) -> None:
         kafka.error("FAIL [thrd:a]: connection refused (after %dms in state CONNECT)", attempt)
     kafka.error("FAIL [thrd:b]: connection refused (after 1ms in state CONNECT)")
     assert len(lines(stream)) == 2
+
+
+def test_the_threads_of_several_clients_may_log_at_once(stream: io.StringIO) -> None:
+    """A line that raised would end the thread that said it."""
+    client = logging.getLogger("dalsegno.client.kafka")
+    before = sys.getswitchinterval()
+
+    def say(thread: int) -> None:
+        for line in range(500):
+            client.warning("trouble %d of thread %d", line, thread)
+
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            list(threads.map(say, range(4)))
+    finally:
+        sys.setswitchinterval(before)
+    assert len(lines(stream)) == 2_000
