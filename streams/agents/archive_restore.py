@@ -137,7 +137,8 @@ class Restorer:
         """Until a fetch has ended, or for so long."""
         self._freed.clear()
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._freed.wait(), most_s)
+            async with asyncio.timeout(most_s):
+                await self._freed.wait()
         await asyncio.sleep(_GAP_S)
 
     async def _fetch(self, task: PartitionTask, run_id: str, head: ColdHead, at: _Try) -> None:

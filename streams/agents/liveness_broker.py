@@ -90,7 +90,6 @@ class KafkaLivenessBroker:
         self._producer.poll(0)  # what became of the ones before
         if canary.partition in self._on_the_way:
             return
-        self._on_the_way.add(canary.partition)
         self._producer.produce(
             self._topics.heartbeats,
             codec.encode(canary),
@@ -98,6 +97,7 @@ class KafkaLivenessBroker:
             partition=canary.partition,
             on_delivery=partial(self._appended, canary.partition),
         )
+        self._on_the_way.add(canary.partition)
 
     def _appended(self, partition: int, error: ProduceError | None, _message: Message) -> None:
         self._on_the_way.discard(partition)
@@ -108,8 +108,8 @@ class KafkaLivenessBroker:
         """One request per broker for both topics."""
         events, heartbeats = self._topics.events, self._topics.heartbeats
         places = [TopicPartition(t, p) for t in (events, heartbeats) for p in partitions]
-        asked = self._consumer.end_offsets(places)
-        found = await asyncio.wait_for(asked, ANSWER_TIMEOUT_S)
+        async with asyncio.timeout(ANSWER_TIMEOUT_S):
+            found = await self._consumer.end_offsets(places)
         return {
             p: Ends(found[TopicPartition(events, p)], found[TopicPartition(heartbeats, p)])
             for p in partitions
@@ -119,8 +119,8 @@ class KafkaLivenessBroker:
         """What is in the metadata of the group's committed offsets, where it is ours."""
         topic = self._topics.queue(queue)
         places = [TopicPartition(topic, partition) for partition in partitions]
-        asked = self._admin.list_consumer_group_offsets(topic, partitions=places)
-        found = await asyncio.wait_for(asked, ANSWER_TIMEOUT_S)
+        async with asyncio.timeout(ANSWER_TIMEOUT_S):
+            found = await self._admin.list_consumer_group_offsets(topic, partitions=places)
         marks = (
             parse_mark(committed.metadata, queue, place.partition)
             for place, committed in found.items()
@@ -131,6 +131,7 @@ class KafkaLivenessBroker:
         """Disconnect; canaries on their way are dropped."""
         self._producer.purge()
         self._producer.flush(0)
-        for client in (self._consumer.stop(), self._admin.close()):
+        for stop in (self._consumer.stop, self._admin.close):
             with contextlib.suppress(TimeoutError, KafkaError, OSError):
-                await asyncio.wait_for(client, _CLOSE_TIMEOUT_S)
+                async with asyncio.timeout(_CLOSE_TIMEOUT_S):
+                    await stop()

@@ -141,17 +141,20 @@ class BatchConsumer(driver.Consumer):  # type: ignore[misc]
     async def committed(self, topic: str, partition: int) -> int | None:
         """The group's offset, or None."""
         asked = membership.committed(self._client, topic, partition)
-        found: int | None = await asyncio.wait_for(self._on_thread(asked), _ASK_TIMEOUT_S)
+        async with asyncio.timeout(_ASK_TIMEOUT_S):
+            found: int | None = await self._on_thread(asked)
         return found
 
     async def offset_at(self, topic: str, partition: int, at_ms: int) -> int:
         """The first offset appended at or after `at_ms`, else the end."""
         asked = membership.offset_at(self._client, topic, partition, at_ms)
-        return int(await asyncio.wait_for(self._on_thread(asked), _ASK_TIMEOUT_S))
+        async with asyncio.timeout(_ASK_TIMEOUT_S):
+            return int(await self._on_thread(asked))
 
     async def commit_positions(self, positions: dict[TopicPartition, int]) -> None:
         """Commit checkpointed positions for lag tools. Nothing of ours reads on from them."""
-        await asyncio.wait_for(self._on_thread(self._client.commit(positions)), _ASK_TIMEOUT_S)
+        async with asyncio.timeout(_ASK_TIMEOUT_S):
+            await self._on_thread(self._client.commit(positions))
 
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
         """Final checkpoints, before anybody else takes over. State is kept for what stays."""
@@ -199,8 +202,6 @@ class BatchConsumer(driver.Consumer):  # type: ignore[misc]
         if saved:
             with contextlib.suppress(KafkaError, TimeoutError):  # for lag tools only
                 await self.commit_positions(saved)
-        if self.ownership.context.settings.leave and self.membership is not None:
-            await self._on_thread(self.membership.leave())
 
     async def _drain_messages(self, fetcher: Any) -> None:  # noqa: ANN401 - untyped upstream
         """Runs in Faust's fetcher service until it, or the consumer, stops."""
@@ -230,7 +231,8 @@ class BatchConsumer(driver.Consumer):  # type: ignore[misc]
         polled: Polled = poller.take(wanted, records_max, self._runs)
         if not polled:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._ready.wait(), _POLL_TIMEOUT_S)
+                async with asyncio.timeout(_POLL_TIMEOUT_S):
+                    await self._ready.wait()
             return
         for place, error in polled.errors.items():
             self._failed(asked[place][0], place, error)

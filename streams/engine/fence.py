@@ -98,8 +98,8 @@ class FencedProducer:
 
     async def _guard(self, work: Callable[[], object], timeout_s: float) -> None:
         try:
-            job = asyncio.get_running_loop().run_in_executor(self._thread, work)
-            await asyncio.wait_for(job, timeout_s)
+            async with asyncio.timeout(timeout_s):
+                await asyncio.get_running_loop().run_in_executor(self._thread, work)
         except KafkaException as error:
             fenced = error.args[0].code() in _FENCED
             raise (FencedError if fenced else OutcomeUnknownError)(str(error)) from error

@@ -98,9 +98,10 @@ class Membership:
             if coordinator.generation < 0 or subscription.reassignment_in_progress:
                 return False
             try:
-                if coordinator.coordinator_id is not None and await asyncio.wait_for(
-                    coordinator._do_heartbeat(), PROBE_TIMEOUT_S
-                ):
+                async with asyncio.timeout(PROBE_TIMEOUT_S):
+                    known = coordinator.coordinator_id is not None
+                    heard = known and await coordinator._do_heartbeat()
+                if heard:
                     return not subscription.reassignment_in_progress
             except (KafkaError, TimeoutError) as error:
                 log.warning("membership unknown, asking again", error=repr(error))
@@ -143,7 +144,8 @@ async def ends(
     if not places:
         return {}
     try:
-        found = await asyncio.wait_for(consumer.end_offsets(places), timeout_s)
+        async with asyncio.timeout(timeout_s):
+            found = await consumer.end_offsets(places)
     except (KafkaError, TimeoutError):
         return {}
     return {place: int(end) for place, end in found.items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from typing import Final
 
 import structlog
@@ -42,10 +43,9 @@ async def wait_for_broker(settings: EngineSettings, stop: asyncio.Event) -> bool
             if _now_s() - told_s >= _TELL_S:
                 told_s = _now_s()
                 log.warning("no broker yet", servers=settings.bootstrap_servers, error=str(error))
-            try:
-                await asyncio.wait_for(stop.wait(), _BROKER_RETRY_S)
-            except TimeoutError:
-                continue
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_BROKER_RETRY_S):
+                    await stop.wait()
         else:
             return True
     return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -15,7 +16,7 @@ from dalsegno.schemas.control import StallSuspected, Verdict
 from dalsegno.schemas.events import RunPaused
 from dalsegno.schemas.liveness import Canary, Heartbeat, Held, Hello, Mark
 from dalsegno.streams.agents.liveness import LivenessService
-from dalsegno.streams.agents.liveness_broker import Ends
+from dalsegno.streams.agents.liveness_broker import Ends, KafkaLivenessBroker
 from dalsegno.streams.agents.liveness_watch import PartitionWatch
 from dalsegno.streams.core.attempt import Attempt
 from dalsegno.streams.core.sequence import Sequence as Place
@@ -308,3 +309,23 @@ async def test_a_broker_that_is_away_delays_a_verdict_and_loses_none() -> None:
     rig.broker.away = False
     assert await rig.judge() == [Verdict.REPLACED]
     await rig.watch.close()
+
+
+async def test_a_canary_that_was_never_sent_keeps_no_other_back() -> None:
+    """The monitor would be deaf until the engine is started again."""
+    broker = KafkaLivenessBroker(EngineSettings(bootstrap_servers="127.0.0.1:1"))
+    sent: list[object] = []
+
+    def produce(*_: object, **__: object) -> None:
+        sent.append(None)
+        if len(sent) == 1:
+            raise BufferError("Local: Queue full")
+
+    broker._producer = SimpleNamespace(poll=lambda _: None, produce=produce)  # type: ignore[assignment]
+    with pytest.raises(BufferError):
+        await broker.canary(Canary(partition=0, monitor="e1", number=1))
+    await broker.canary(Canary(partition=0, monitor="e1", number=2))
+    await broker.canary(Canary(partition=0, monitor="e1", number=3))
+    assert len(sent) == 2, "the second one is on its way"
+    for stop in (broker._consumer.stop, broker._admin.close):
+        await stop()
