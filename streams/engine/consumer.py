@@ -202,6 +202,8 @@ class BatchConsumer(driver.Consumer):  # type: ignore[misc]
         if saved:
             with contextlib.suppress(KafkaError, TimeoutError):  # for lag tools only
                 await self.commit_positions(saved)
+        if self.ownership.context.settings.leave and self.membership is not None:
+            await self._on_thread(self.membership.leave())
 
     async def _drain_messages(self, fetcher: Any) -> None:  # noqa: ANN401 - untyped upstream
         """Runs in Faust's fetcher service until it, or the consumer, stops."""
