@@ -90,6 +90,8 @@ class Runner:
             self._holding.remove(attempt)
             return
         attempt.task = self._loop.create_task(self._run(attempt))
+        # A task that is cancelled before its first turn runs nothing of it, nor what is at its end.
+        attempt.task.add_done_callback(lambda _: self._holding.remove(attempt))
 
     def release(self, handoff: Handoff, partition: int, reason: str, detail: str = "") -> None:
         """Give back what was taken and will not be started."""

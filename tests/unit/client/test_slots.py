@@ -117,6 +117,21 @@ async def test_an_attempt_that_is_stopped_twice_during_an_effect_gives_its_slot_
     rig.runner.close()
 
 
+async def test_an_attempt_that_is_stopped_before_its_body_begins_gives_its_slot_back() -> None:
+    begun: list[int] = []
+
+    async def body(_ctx: Context) -> None:
+        begun.append(1)
+
+    rig = Rig(body)
+    rig.runner.stop(rig.attempt, StopReason.SUPERSEDED)  # in the very turn of the loop
+    await rig.until(lambda: rig.attempt.task is not None and rig.attempt.task.done())
+    await rig.until(lambda: rig.holding.free == 1)
+    assert not begun
+    assert rig.holding.all() == []
+    rig.runner.close()
+
+
 async def test_an_attempt_that_can_report_nothing_says_so(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
