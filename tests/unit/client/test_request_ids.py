@@ -8,9 +8,10 @@ import pytest
 
 from dalsegno.client import Client, DeliveryFailed
 from dalsegno.schemas import codec, values
-from dalsegno.schemas.events import InformationSupplied, RunCancelled
+from dalsegno.schemas.events import InformationSupplied, RunCancelled, RunPaused, RunResumed
 from dalsegno.streams.client.producer import OutRecord, Receipt
 from dalsegno.streams.client.request_ids import RequestIds
+from dalsegno.streams.client.writing import set_operations
 
 
 def cancelled(reason: str = "", run_id: str = "r") -> RunCancelled:
@@ -27,6 +28,35 @@ def test_a_call_that_failed_keeps_its_id_until_it_is_in_the_log() -> None:
     assert len({first.request_id, *(each.request_id for each in others)}) == 3  # type: ignore[union-attr]
     ids.sent(cancelled())
     assert ids.named(cancelled()) != first
+
+
+def test_a_pause_behind_a_resume_is_another_one() -> None:
+    """Else the service would answer that it knows that one already, and the run would go on."""
+    paused, resumed = (kind(run_id="r", request_id="") for kind in (RunPaused, RunResumed))
+    ids = RequestIds()
+    first, elsewhere = ids.named(paused), RunPaused(run_id="q", request_id="")
+    of_another_run = ids.named(elsewhere)
+    assert ids.named(paused) == first
+    ids.named(resumed)
+    assert ids.named(paused) != first
+    assert ids.named(elsewhere) == of_another_run
+
+
+def test_a_field_that_is_set_again_behind_another_value_is_set_anew() -> None:
+    def supplied(field: str, value: int, given: str = "") -> InformationSupplied:
+        return InformationSupplied(
+            run_id="r", information_id=given, ops=set_operations({field: value}, None), origin="me"
+        )
+
+    ids = RequestIds()
+    first = ids.named(supplied("a", 1))
+    ids.named(supplied("b", 2))
+    assert ids.named(supplied("a", 1)) == first, "the other one is about another field"
+    ids.named(supplied("a", 2))
+    again = ids.named(supplied("a", 1))
+    assert again != first
+    ids.named(supplied("a", 2, "mine"))
+    assert ids.named(supplied("a", 1)) not in {first, again}
 
 
 def test_an_id_that_was_given_stays() -> None:
