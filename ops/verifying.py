@@ -13,6 +13,7 @@ from msgspec import structs
 from dalsegno.ops.archived import chain_of, open_archive
 from dalsegno.ops.folding import fold_records
 from dalsegno.ops.kafka.reader import Reader
+from dalsegno.ops.kafka.writer import NoKeyError
 from dalsegno.ops.whole_log import ArchiveGap, end_of, whole_log
 from dalsegno.storage.archive.archive import Archive
 from dalsegno.storage.archive.objects import ArchiveError
@@ -45,8 +46,10 @@ def verify_events(
     settings: EngineSettings, reader: Reader, count: int, only: Iterable[int]
 ) -> Iterator[PartitionReport]:
     """One report for each of these partitions of `count`. The archive is only asked where the log
-    lacks its first events.
+    lacks its first events. Raises `NoKeyError`: without it every control event counts as forged.
     """
+    if not settings.mac_keys:
+        raise NoKeyError
     verifier = Verifier(settings, Partition, count)
     try:
         for number in only:
@@ -55,6 +58,9 @@ def verify_events(
                 yield verifier.verify(number)
                 continue
             saved = verifier.changelog(number)
+            if not saved:
+                yield PartitionReport(number, 0, 0, 0, ())
+                continue
             if not settings.archive.enabled:
                 why = "what came before is in the archive, if anywhere: the settings name none"
                 yield not_compared(number, saved, low, why)

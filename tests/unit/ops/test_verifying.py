@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from typing import cast
+
 import pytest
 from msgspec import structs
 from tests.unit.core.log import Log, chain, pack
 from tests.unit.storage.test_sweep import Bucket
 
+from dalsegno.ops import verifying
 from dalsegno.ops.archived import ArchiveGap
 from dalsegno.ops.cli.verify import _result
+from dalsegno.ops.kafka.reader import Reader
+from dalsegno.ops.kafka.writer import NoKeyError
 from dalsegno.ops.verifying import not_compared, verify_archived
 from dalsegno.schemas import codec
 from dalsegno.schemas.events import RunEvent, StepCompleted, StepStarted
@@ -72,6 +78,42 @@ def test_only_what_the_checkpoint_knows_is_folded() -> None:
     log.put(StepStarted(run_id="a", step="s1", epoch=1, worker="w", incarnation=1))
     report = verified(log, archive_of([kept(each) for each in log.records]), saved)
     assert (report.differences, report.position, report.archived_to) == ((), 6, 6)
+
+
+class CutLog:
+    """Stands for Kafka: the log begins at 5, and nothing is in the changelog."""
+
+    def __init__(self, *_: object) -> None:
+        """As a reader, or a verifier, is made."""
+
+    def bounds(self, _topic: str, _partition: int) -> tuple[int, int]:
+        return 5, 9
+
+    def changelog(self, _partition: int) -> dict[bytes, bytes]:
+        return {}
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+@pytest.mark.parametrize("bucket", ["", "b"])
+def test_where_nothing_is_saved_nothing_differs(
+    bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As behind the restore of a changelog that was lost, until the first checkpoint."""
+    monkeypatch.setattr(verifying, "Verifier", CutLog)
+    settings = EngineSettings(mac_keys="k:" + "00" * 32, archive={"bucket": bucket})
+    monkeypatch.setattr(verifying, "open_archive", lambda _: nullcontext(Bucket().archive))
+    (report,) = verifying.verify_events(settings, cast(Reader, CutLog()), 1, (0,))
+    assert report.right
+    assert _result(report) == "nothing is saved yet"
+
+
+def test_nothing_is_verified_without_the_key() -> None:
+    """Every verdict and policy would count as forged: a difference that is none."""
+    found = verifying.verify_events(EngineSettings(mac_keys={}), cast(Reader, CutLog()), 1, (0,))
+    with pytest.raises(NoKeyError):
+        next(found)
 
 
 def test_a_difference_is_found() -> None:
