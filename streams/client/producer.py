@@ -94,7 +94,7 @@ class _Sending:
     def __call__(self, error: KafkaError | None, message: _Message) -> None:
         if error is None:
             record = self.record
-            self._done(
+            self._tell(
                 Receipt(record.topic, record.partition, message.offset(), message.timestamp()[1]),
                 None,
             )
@@ -106,9 +106,15 @@ class _Sending:
     def fail(self, error: KafkaError) -> None:
         record = self.record
         retriable = error.code() not in _HOPELESS
-        self._done(
+        self._tell(
             None, DeliveryFailed(record.topic, record.key, error.name(), error.str(), retriable)
         )
+
+    def _tell(self, receipt: Receipt | None, error: DeliveryFailed | None) -> None:
+        try:
+            self._done(receipt, error)
+        except Exception:  # noqa: BLE001 - the sender's: its record is neither kept nor sent again
+            _LOG.exception("an outcome of run %r was not taken in", self.record.key)
 
 
 _HOPELESS = frozenset(
@@ -322,5 +328,5 @@ class Producer:
                         self._waiting.popleft()
                     self._room.notify_all()
             except Exception:  # noqa: BLE001 - without this thread nobody hears of any record
-                _LOG.exception("an outcome was not taken in, or records were not sent on")
+                _LOG.exception("records were not sent on")
                 self._closing.wait(_POLL_S)

@@ -59,6 +59,7 @@ class FakeKafka:
         self.error: KafkaError | None = None
         self.fatal = False
         self.purged = False
+        self.refused = b""
         self.lock = threading.Lock()
 
     def produce(self, topic: str, **record: object) -> None:
@@ -67,6 +68,8 @@ class FakeKafka:
                 raise KafkaException(KafkaError(KafkaError._FATAL, "fatal"))
             if len(self.waiting) >= self.limit:
                 raise BufferError("Local: Queue full")
+            if self.refused and record["value"] == self.refused:
+                raise KafkaException(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE, "too large"))
             # type: ignore[arg-type]
             self.waiting.append(Queued(topic, record["value"], record["on_delivery"]))
 

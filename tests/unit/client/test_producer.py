@@ -161,6 +161,26 @@ def test_a_sender_that_raises_at_its_outcome_costs_no_other_record_its_own(lab: 
     assert lab.producer.deliver(record(2), 60).offset == 2
 
 
+def test_a_waiting_record_that_fails_at_a_sender_that_raises_is_told_once(lab: Lab) -> None:
+    """It stayed the first in line, was tried for ever, and nothing behind it was sent."""
+    kafka = lab.kafkas[0]
+    kafka.online = False
+    told: list[DeliveryFailed | None] = []
+
+    def raises(_receipt: Receipt | None, error: DeliveryFailed | None) -> None:
+        told.append(error)
+        raise RuntimeError("the sender's loop is closed")
+
+    for number in range(100):
+        lab.producer.send(record(number), lambda _receipt, _error: None)
+    kafka.refused = b"100"
+    lab.producer.send(record(100), raises)
+    kafka.online = True
+    lab.producer.deliver(record(101), 60)
+    assert [int(queued.value) for queued in kafka.delivered] == [*range(100), 101]
+    assert len(told) == 1
+
+
 def test_a_closed_producer_is_asked_nothing(lab: Lab) -> None:
     """A client that was closed made another reader of answers, which nobody ended."""
     lab.producer.close(60)
