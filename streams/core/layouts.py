@@ -13,6 +13,7 @@ digests are found by engines of the release before.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Final, NamedTuple
 
 import msgspec
@@ -127,15 +128,20 @@ def _cut(value: object, fields: Mapping[str, int]) -> object:
     return value
 
 
+@cache
+def _fields_of(kind: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    return msgspec.structs.fields(kind)
+
+
 def _cut_struct(value: msgspec.Struct, fields: Mapping[str, int]) -> object:
     kind = type(value)
     name, names = kind.__name__, kind.__struct_fields__
     if name not in fields:
         raise NotInLayout(f"there is no {name} in this layout")
-    kept, later = names[: fields[name]], names[fields[name] :]
-    defaults = dict(zip(reversed(names), reversed(kind.__struct_defaults__), strict=False))
-    for each in later:
-        if getattr(value, each) != defaults[each]:
-            raise NotInLayout(f"this layout has no place for {name}.{each}")
-    found = {each: _cut(getattr(value, each), fields) for each in kept}
+    for each in _fields_of(kind)[fields[name] :]:
+        factory = each.default_factory
+        default = each.default if factory is msgspec.NODEFAULT else factory()
+        if getattr(value, each.name) != default:
+            raise NotInLayout(f"this layout has no place for {name}.{each.name}")
+    found = {each: _cut(getattr(value, each), fields) for each in names[: fields[name]]}
     return list(found.values()) if kind.__struct_config__.array_like else found
