@@ -144,7 +144,6 @@ class Checkpointer:
         try:
             await self._written(position, parts, queued)
         except (FencedError, OutcomeUnknownError) as error:
-            # `_running` stays set: after a failure nothing more is captured or written.
             self._give_up(error)
         except Exception as error:  # noqa: BLE001 - the boundary of this task: nobody awaits it
             self._give_up(OutcomeUnknownError(f"checkpoint: {error!r}"))
@@ -161,8 +160,8 @@ class Checkpointer:
         self.ever_committed = True
         self.committed_at = self._clock()
         size = sum(len(key) + len(value or b"") for key, value in parts)
+        self._running = None  # who waits for it asks whether he may go on as soon as he is told
         self._done(CheckpointDone(position, self.committed_at - started, len(parts), size))
-        self._running = None
         if self.behind:
             self.applied()
 

@@ -109,6 +109,19 @@ async def test_one_at_a_time_and_full_when_the_next_is_over_its_bound() -> None:
     assert not bench.checkpointer.full
 
 
+async def test_a_fold_that_waits_for_a_checkpoint_is_told_when_it_may_go_on() -> None:
+    """Who asks when he is told would else wait for the next checkpoint, with nothing to do."""
+    bench = Bench()
+    waits: list[bool] = []
+    bench.checkpointer._done = lambda _: waits.append(bench.checkpointer.full)
+    bench.apply(11)
+    bench.apply(11)
+    assert bench.checkpointer.full
+    bench.acks.open.set()
+    await settle()
+    assert waits == [False, False]
+
+
 async def test_few_large_events_are_bounded_as_many_small_ones_are() -> None:
     """What a transaction writes must not outgrow the time that it has."""
     bench = Bench()
