@@ -55,6 +55,7 @@ from dalsegno.streams.engine.web import EngineWeb
 log = structlog.get_logger(__name__)
 
 _RETRY_S: Final = 1.0
+_NO_ANSWER: Final = "no answer in time"
 _UNREACHABLE: Final = frozenset(
     {KafkaCode._TRANSPORT, KafkaCode._ALL_BROKERS_DOWN, KafkaCode._TIMED_OUT}
 )
@@ -181,6 +182,8 @@ class Engine:
             events = self._settings.topics.events
             identity = await asyncio.to_thread(TopicAdmin(self._settings).identity, events)
             await owners.check_events(identity)
+        except TimeoutError as error:
+            raise BrokerLostError(_NO_ANSWER) from error
         except (KafkaError, KafkaException) as error:
             _raise_if_lost(error)
             raise
@@ -189,6 +192,8 @@ class Engine:
     async def _warm(self) -> WarmTier | None:
         try:
             return await asyncio.to_thread(open_tier, self._settings, self._metrics)
+        except TimeoutError as error:  # an `OSError` too, and none of the folder's
+            raise BrokerLostError(_NO_ANSWER) from error
         except (StoreFullError, OSError) as error:
             raise StartRefusedError((f"DALSEGNO_DATA_DIR: {error}",)) from error
         except KafkaException as error:
