@@ -15,6 +15,7 @@ from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 from confluent_kafka import KafkaException
 
+from dalsegno.streams.client.refused import BrokerRefused
 from dalsegno.streams.engine import metrics_catalogue as catalogue
 from dalsegno.streams.engine.checks import check, layout_of
 from dalsegno.streams.engine.daemon import in_daemon_thread
@@ -121,6 +122,10 @@ class Janitor:
             facts = await in_daemon_thread(self._admin.facts, "partition-counts")
         except (KafkaException, TimeoutError) as error:
             log.debug("partition counts not checked", error=repr(error))
+            return
+        except BrokerRefused as error:
+            # One broker that does not know us, as one may that is just starting: the others do.
+            log.warning("partition counts not checked", error=str(error))
             return
         context, topics = self._ownership.context, self._settings.topics
         if topics.events not in facts:

@@ -14,6 +14,7 @@ from tests.unit.engine.test_outputs import Bench, settle
 
 from dalsegno.schemas.codec import encode
 from dalsegno.schemas.outputs import Claim, DeadLetter
+from dalsegno.streams.client.refused import BrokerRefused, Cause
 from dalsegno.streams.core.actions import Output, PutAside
 from dalsegno.streams.core.sequence import Sequence
 from dalsegno.streams.engine import app, gauges, janitor
@@ -261,6 +262,19 @@ async def test_a_look_at_the_partition_counts_holds_up_no_stop(
                 await asyncio.to_thread(lambda: None)
         finally:
             answers.set()
+
+
+async def test_a_broker_that_does_not_let_us_in_for_once_does_not_end_the_engine(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rig = Rig()
+
+    def facts() -> dict[str, object]:
+        raise BrokerRefused(Cause.CREDENTIALS, "b2:9093", "Authentication failed")
+
+    monkeypatch.setattr(rig.janitor._admin, "facts", facts)
+    await rig.janitor._check_counts()
+    assert "b2:9093" in capsys.readouterr().out
 
 
 async def test_the_fault_points_ask_again_whether_they_are_ours_whatever_they_hear() -> None:
