@@ -105,7 +105,7 @@ class FaultsService:
         functions = frozenset(context.settings.health_functions)
         began_s = context.clock()
         try:
-            healthy, detail = await check(declared, functions)
+            healthy, detail = await check(declared, functions, name)
             took_ms = int((context.clock() - began_s) * 1_000)
             await actor.append(
                 HealthReported(

@@ -27,8 +27,11 @@ class CheckFailed(Exception):  # noqa: N818 - an answer, not a fault of ours
     """The dependency is not well, or cannot be asked; the text says which."""
 
 
-async def check(dependency: Dependency, functions: frozenset[str]) -> tuple[bool, str]:
-    """Whether it is well, and what was found. `functions`: those that the settings allow.
+async def check(
+    dependency: Dependency, functions: frozenset[str], point: str = ""
+) -> tuple[bool, str]:
+    """Whether it is well, and what was found. `functions`: those that the settings allow. `point`:
+    the fault point that asks, if the dependency has several; each asks once at a time.
 
     Only for a dependency that declares a check.
     """
@@ -36,7 +39,7 @@ async def check(dependency: Dependency, functions: frozenset[str]) -> tuple[bool
     try:
         async with asyncio.timeout(timeout_s):
             if dependency.check is HealthCheck.FUNCTION:
-                await _function(dependency.target, functions)
+                await _function(dependency.target, functions, point or dependency.name)
             else:
                 await _ASKS[dependency.check](dependency.target, timeout_s)
     except TimeoutError:
@@ -77,10 +80,11 @@ async def _grpc(target: str, timeout_s: float) -> None:
         raise CheckFailed("not serving")
 
 
-async def _function(target: str, functions: frozenset[str]) -> None:
+async def _function(target: str, functions: frozenset[str], point: str) -> None:
     if target not in functions:
         raise CheckFailed("not listed in DALSEGNO_HEALTH_FUNCTIONS")
-    if target in _running:
+    call = (point, target)
+    if call in _running:
         raise CheckFailed("the function's last call has not returned yet")
     module, _, name = target.partition(":")
     try:
@@ -88,7 +92,7 @@ async def _function(target: str, functions: frozenset[str]) -> None:
         if inspect.iscoroutinefunction(function):
             well = await function()
         else:
-            well = await in_daemon_thread(partial(_called, target, function), f"health-{target}")
+            well = await in_daemon_thread(partial(_called, call, function), f"health-{target}")
     except Exception as error:
         # The user's own code: whatever it raises says that the dependency is not well.
         raise CheckFailed(repr(error)) from error
@@ -96,16 +100,18 @@ async def _function(target: str, functions: frozenset[str]) -> None:
         raise CheckFailed("the function says no")
 
 
-_running: Final[set[str]] = set()
-"""Plain functions that are being called: one that hangs takes one thread, and nobody else's."""
+_running: Final[set[tuple[str, str]]] = set()
+"""Plain functions that are being called, by who asks: one that hangs takes one thread of each, and
+nobody else's. Two fault points may name the same function, and both are answered.
+"""
 
 
-def _called(target: str, function: Callable[[], object]) -> object:
-    _running.add(target)
+def _called(call: tuple[str, str], function: Callable[[], object]) -> object:
+    _running.add(call)
     try:
         return function()
     finally:
-        _running.discard(target)
+        _running.discard(call)
 
 
 _ASKS: Final[dict[HealthCheck, Callable[[str, float], Awaitable[None]]]] = {

@@ -24,3 +24,10 @@ may_return = threading.Event()
 
 def hangs() -> bool:
     return may_return.wait(60)
+
+
+both = threading.Barrier(2)
+
+
+def meets() -> bool:
+    return both.wait(20) >= 0

@@ -120,3 +120,11 @@ async def test_a_function_that_hangs_takes_no_thread_from_the_engine() -> None:
             assert (healthy, "has not returned yet" in detail) == (False, True)
         finally:
             answers.may_return.set()
+
+
+async def test_fault_points_that_name_the_same_function_do_not_fail_for_each_other() -> None:
+    """They are asked at the same time, each time: the second would never be well."""
+    target = f"{THIS}:meets"
+    asked = asks(HealthCheck.FUNCTION, target, 60_000)
+    found = await asyncio.gather(*(check(asked, frozenset({target}), each) for each in "ab"))
+    assert found == [(True, "passed")] * 2
