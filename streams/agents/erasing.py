@@ -267,13 +267,16 @@ class Eraser:
 
     async def _sweep(self) -> None:
         tier, now_s = self._context.warm, time.monotonic()
-        if tier is not None and now_s - self._swept_s >= _SWEEP_S:
-            self._swept_s = now_s
-            for path in await in_daemon_thread(tier.sweep, "sweep-databases"):
-                self._context.metrics.count(
-                    metrics_erasing.ERASURE_FAILURES, store="local database"
-                )
-                log.error("an old database cannot be removed", path=str(path))
+        if tier is None or now_s - self._swept_s < _SWEEP_S:
+            return
+        self._swept_s = now_s
+        try:
+            left = [str(path) for path in await in_daemon_thread(tier.sweep, "sweep-databases")]
+        except OSError as error:
+            left = [str(error)]  # a disk in trouble: what is to be erased elsewhere goes on
+        for said in left:
+            self._context.metrics.count(metrics_erasing.ERASURE_FAILURES, store="local database")
+            log.error("an old database cannot be removed", path=said)
 
     def _failed(self, partition: int, store: str, error: Exception) -> bool:
         self._context.metrics.count(metrics_erasing.ERASURE_FAILURES, store=store)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -163,9 +164,16 @@ async def test_it_waits_for_the_local_database() -> None:
     assert [each.store for each in stand.task.said[0].stores][-1] == "local database"
 
 
-async def test_an_old_database_that_cannot_be_removed_is_counted() -> None:
+def read_only() -> list[Path]:
+    raise OSError("Read-only file system: 'partition-1.0'")
+
+
+@pytest.mark.parametrize("sweep", [lambda: [Path("aside-1")], read_only])
+async def test_an_old_database_that_cannot_be_removed_is_counted(
+    sweep: Callable[[], list[Path]],
+) -> None:
     stand = Stand(erased())
-    stand.owner.context.warm = SimpleNamespace(sweep=lambda: [Path("aside-1")])
+    stand.owner.context.warm = SimpleNamespace(sweep=sweep)
     assert await stand.turn(), "no partition waits for it"
     text = stand.owner.context.metrics.text()
     assert b'dalsegno_erasure_failures_total{store="local database"} 1.0' in text
