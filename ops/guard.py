@@ -1,6 +1,5 @@
 """Child processes that cannot outlive us, however we die."""
 
-import os
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -13,9 +12,10 @@ _ENDS_S_MAX = 10.0
 # pipe closes and the child is ended. A parent-death signal would fire when the spawning *thread*
 # ends, and exists on Linux only. The child gets 6 s between TERM and KILL.
 _GUARD = """
+f=$1; shift
 exec 3<&0 </dev/null
 "$@" 3<&- & p=$!
-echo $p >"$DALSEGNO_PIDFILE.new" && mv "$DALSEGNO_PIDFILE.new" "$DALSEGNO_PIDFILE"
+echo $p >"$f.new" && mv "$f.new" "$f"
 (
   read -r _ <&3
   kill $p
@@ -43,12 +43,12 @@ def spawn_guarded(
     """
     pidfile.unlink(missing_ok=True)
     return subprocess.Popen(
-        ["/bin/sh", "-c", _GUARD, "guard", *command],
+        ["/bin/sh", "-c", _GUARD, "guard", str(pidfile), *command],
         stdin=subprocess.PIPE,
         stdout=output,
         stderr=output,
         start_new_session=True,
-        env={**(os.environ if env is None else env), "DALSEGNO_PIDFILE": str(pidfile)},
+        env=env,
     )
 
 

@@ -92,7 +92,7 @@ def test_every_variable_of_ours_is_known_and_documented() -> None:
         for path in (ROOT / folder).rglob("*.py")
         for name in re.findall(r"\bDALSEGNO_[A-Z_]*[A-Z]\b(?!_)", path.read_text(encoding="utf-8"))
     }
-    assert written <= set(variables()) | {"DALSEGNO_PIDFILE"}
+    assert written <= set(variables())
 
 
 def test_an_engine_whose_port_is_taken_says_so_in_a_line_and_may_be_restarted() -> None:
