@@ -373,6 +373,9 @@ class WarmPartition:
                 self._finish()
         except StoreError as error:
             log.info("store left behind", partition=self._number, error=str(error))
+        except Exception:
+            # What ended the partition may be met again here; its end is enough.
+            log.exception("store left behind", partition=self._number)
         finally:
             self._tier.close_store(self._number, self._store, condemned=self._condemned)
 

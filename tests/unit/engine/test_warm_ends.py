@@ -64,3 +64,20 @@ async def test_a_fault_in_what_was_read_ends_the_partition_rather_than_its_batch
     await bench.until(lambda: bench.lost)
     assert "a fault of ours" in str(bench.lost[0])
     await bench.warm.close()
+
+
+async def test_what_no_store_is_known_to_raise_ends_a_partition_and_not_its_engine(
+    tier: WarmTier, disk: Disk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A write that has raised until the partition was given up raises once more at its close."""
+    bench = Bench(tier, disk)
+    bench.runs(0, 10)
+
+    def fail() -> None:
+        raise KeyError("nobody knows why")
+
+    bench.table.waits = fail
+    bench.checkpoint()
+    await bench.warm.close()
+    assert "nobody knows why" in capsys.readouterr().out
+    assert tier._in_use == set()
