@@ -36,7 +36,8 @@ class Report:
 
     `attempt` only grows: a service that tries a step again reports with a higher number, and a
     lower one is superseded. Raises `DeliveryFailed` (repeat the call), and `ReportRefused` if an
-    earlier report of the step was refused or superseded meanwhile: stop working on it.
+    earlier report of the step, of the same attempt, was refused or superseded meanwhile: stop
+    working on it.
 
     From `started` to `completed` or `failed` the client sends heartbeats for the step. Use the
     report in a `with` block: a step that its body left open then sends none any more.
