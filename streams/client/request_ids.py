@@ -9,7 +9,8 @@ from __future__ import annotations
 import secrets
 import threading
 from collections import OrderedDict
-from typing import Final, TypeAlias
+from hashlib import sha256
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -20,22 +21,40 @@ Request: TypeAlias = RunPaused | RunResumed | RunCancelled | InformationSupplied
 _MOST: Final = 10_000  # calls that have failed and that nobody has repeated
 
 
+class _Call(NamedTuple):
+    """What is kept of a request: facts may be large. `fields`: those that it sets."""
+
+    run_id: str
+    kind: str
+    fields: frozenset[object]
+    digest: bytes
+
+    def crosses(self, other: _Call) -> bool:
+        """Whether it says something else about what an earlier one was about."""
+        if self.run_id != other.run_id or self == other:
+            return False
+        if self.fields or other.fields:
+            return not self.fields.isdisjoint(other.fields)
+        return self.kind != other.kind
+
+
 class RequestIds:
     """Thread-safe. Remembers the ids of calls of which nobody knows whether they are in the log."""
 
     def __init__(self) -> None:
-        self._open: OrderedDict[Request, str] = OrderedDict()
+        self._open: OrderedDict[_Call, str] = OrderedDict()
         self._lock = threading.Lock()
 
     def named(self, request: Request) -> Request:
         """The request with an id: its own, that of the call which it repeats, or a new one."""
         name = "information_id" if isinstance(request, InformationSupplied) else "request_id"
+        call = _call_of(request)
         with self._lock:
-            for other in [each for each in self._open if _crosses(request, each)]:
+            for other in [each for each in self._open if call.crosses(each)]:
                 del self._open[other]
             if getattr(request, name):
                 return request
-            given = self._open.setdefault(request, secrets.token_hex(16))
+            given = self._open.setdefault(call, secrets.token_hex(16))
             if len(self._open) > _MOST:
                 self._open.popitem(last=False)
         return msgspec.structs.replace(request, **{name: given})
@@ -43,19 +62,12 @@ class RequestIds:
     def sent(self, request: Request) -> None:
         """It is in the log: the next of the same content is another one."""
         with self._lock:
-            self._open.pop(request, None)
+            self._open.pop(_call_of(request), None)
 
 
-def _crosses(request: Request, other: Request) -> bool:
-    """Whether a request says something else about what an earlier one was about."""
-    if request.run_id != other.run_id or request == other:
-        return False
-    if isinstance(request, InformationSupplied) and isinstance(other, InformationSupplied):
-        return not _fields_of(request).isdisjoint(_fields_of(other))
-    if isinstance(request, InformationSupplied) or isinstance(other, InformationSupplied):
-        return False
-    return type(request) is not type(other)
-
-
-def _fields_of(supplied: InformationSupplied) -> set[object]:
-    return {part for each in parse_ops(supplied.ops) for part in each.path[:1]}
+def _call_of(request: Request) -> _Call:
+    fields: frozenset[object] = frozenset()
+    if isinstance(request, InformationSupplied):
+        fields = frozenset(part for each in parse_ops(request.ops) for part in each.path[:1])
+    digest = sha256(msgspec.msgpack.encode(request)).digest()
+    return _Call(request.run_id, type(request).__name__, fields, digest)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import pytest
@@ -90,3 +91,12 @@ def test_a_cancel_of_unknown_outcome_is_sent_again_under_its_id() -> None:
         client.close()
     first, again, another = [event.request_id for event in sent]
     assert first == again != another
+
+
+def test_facts_that_did_not_arrive_are_not_kept_in_memory() -> None:
+    """An outage may leave thousands of calls behind that nobody repeats."""
+    ids = RequestIds()
+    for number in range(20):
+        ops = set_operations({"large": b"x" * 100_000}, None)
+        ids.named(InformationSupplied(run_id=f"r{number}", information_id="", ops=ops, origin="me"))
+    assert len(pickle.dumps(ids._open)) < 100_000
