@@ -50,6 +50,7 @@ class Dalsegno:
             "DALSEGNO_BOOTSTRAP_SERVERS": self.kafka.bootstrap,
             "DALSEGNO_MAC_KEYS": f"bench:{secrets.token_hex(32)}",
             "DALSEGNO_DEV": "true",
+            "TMPDIR": str(folder),  # where names of workers are claimed: other labs use them too
             "CRASH_FOLDER": str(folder),
             "CRASH_SLEEP_S": str(sleep_s),
         }

@@ -25,6 +25,7 @@ from dalsegno.schemas.intake import Intake
 from dalsegno.storage.archive.objects import Objects
 from dalsegno.storage.blobs.store import BlobStore
 from dalsegno.streams.engine.blob_settings import open_blobs
+from dalsegno.streams.engine.connections import mend_connections
 from dalsegno.streams.engine.context import ActorFactory, EngineContext, Layout
 from dalsegno.streams.engine.control import ControlAppender
 from dalsegno.streams.engine.errors import (
@@ -90,6 +91,7 @@ def run_engine(
     # What the start has made stays: a full collection of it would hold every event up, each time.
     gc.freeze()
     asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
+    mend_connections()
     with asyncio.Runner() as runner:
         engine = Engine(
             settings, agents, folds, monitors=monitors, actors=actors, services=services

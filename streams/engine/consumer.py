@@ -180,12 +180,12 @@ class BatchConsumer(driver.Consumer):  # type: ignore[misc]
         """Final checkpoints and a last commit, then the client leaves. What fails before that must
         not keep the client's thread alive: nothing else would end it.
         """
-        try:
-            await self._end()
-        except Exception as error:
-            log.exception("not stopped cleanly")
-            self.ownership.unclean = error
-        await super().on_stop()
+        for end in (self._end, super().on_stop):
+            try:
+                await end()
+            except Exception as error:
+                log.exception("not stopped cleanly")
+                self.ownership.unclean = error
 
     async def _end(self) -> None:
         try:

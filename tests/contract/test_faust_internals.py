@@ -25,7 +25,7 @@ from faust.transport import consumer as faust_consumer
 from faust.transport.drivers import aiokafka as driver
 from faust.types import ConsumerMessage
 
-from dalsegno.streams.engine import consumer, faust_app, transport
+from dalsegno.streams.engine import connections, consumer, faust_app, transport
 
 
 def digest(source: Callable[..., object]) -> str:
@@ -52,6 +52,7 @@ RELIED_ON: dict[str, Callable[..., object]] = {
     "faust.TableManager.on_start": TableManager.on_start,
     "faust.TableManager._update_channels": TableManager._update_channels,
     "faust.Recovery._resume_streams": Recovery._resume_streams,
+    "aiokafka.Connection.send": connections._send,
     "aiokafka.Fetcher._fetch_requests_routine": fetcher.Fetcher._fetch_requests_routine,
     "aiokafka.Fetcher.close": fetcher.Fetcher.close,
     "aiokafka.Subscription.fetch_context": (subscription_state.SubscriptionState.fetch_context),
@@ -81,6 +82,7 @@ DIGESTS: dict[str, str] = {
     "faust.TableManager.on_start": "b82e759be50c",
     "faust.TableManager._update_channels": "c43fe8c0812b",
     "faust.Recovery._resume_streams": "fbe0f747b84c",
+    "aiokafka.Connection.send": "360d12e20e64",
     "aiokafka.Fetcher._fetch_requests_routine": "12dc901a1e4a",
     "aiokafka.Fetcher.close": "eb8e175ce6f8",
     "aiokafka.Subscription.fetch_context": "88fca759b6e7",
