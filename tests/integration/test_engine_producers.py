@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, Message
 from tests.integration.engine.harness import Lab
 
+from dalsegno.ops.embedded import EmbeddedKafka
+from dalsegno.streams.engine import producers
 from dalsegno.streams.engine.encoding import OutRecord
 from dalsegno.streams.engine.producers import IdempotentProducer
 
@@ -63,3 +67,21 @@ async def test_one_timer_polls_though_each_acknowledgement_sends_the_next_record
         await done
     assert timers.most == 1
     await producer.close()
+
+
+async def test_a_close_with_a_record_in_flight_is_a_close(
+    own_lab: tuple[Lab, EmbeddedKafka], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab, broker = own_lab
+    monkeypatch.setattr(producers, "_TOPIC_TIMEOUT_S", 1.0)
+    producer = IdempotentProducer(lab.settings, 0.0)
+    record = OutRecord(lab.topics.transitions, 0, b"k", b"v", [])
+    first = await producer.append(record)
+    os.kill(broker.pid, signal.SIGSTOP)
+    try:
+        producer.send(record, lambda _error, _message: None)
+        assert not await producer.knows("a-topic"), "the record has left, and nobody answers"
+        await producer.close()
+    finally:
+        os.kill(broker.pid, signal.SIGCONT)
+    assert first.offset == 0
