@@ -79,7 +79,8 @@ async def test_a_plain_body_that_asks_its_effects_check_does_not_wait_for_its_ow
     rig.runner.close()
 
 
-async def test_a_plain_body_keeps_its_slot_until_it_returns_however_often_it_is_stopped() -> None:
+async def holding_its_thread() -> tuple[Rig, threading.Event]:
+    """A plain body that has begun, and what lets it return."""
     began, goes_on = threading.Event(), threading.Event()
 
     def body(_ctx: BlockingContext) -> None:
@@ -88,6 +89,11 @@ async def test_a_plain_body_keeps_its_slot_until_it_returns_however_often_it_is_
 
     rig = Rig(body)
     await rig.until(began.is_set)
+    return rig, goes_on
+
+
+async def test_a_plain_body_keeps_its_slot_until_it_returns_however_often_it_is_stopped() -> None:
+    rig, goes_on = await holding_its_thread()
     await rig.stop_twice()
     assert rig.holding.free == 0, "its thread is still taken"
     goes_on.set()
@@ -147,14 +153,7 @@ async def test_an_attempt_that_can_report_nothing_says_so(
 
 
 async def test_at_the_end_of_a_session_nothing_is_waited_for() -> None:
-    began, goes_on = threading.Event(), threading.Event()
-
-    def body(_ctx: BlockingContext) -> None:
-        began.set()
-        goes_on.wait(60)
-
-    rig = Rig(body)
-    await rig.until(began.is_set)
+    rig, goes_on = await holding_its_thread()
     rig.runner.stop(rig.attempt, StopReason.SHUTDOWN)
     rig.runner.close()
     task = rig.attempt.task
