@@ -178,11 +178,12 @@ class Engine:
         if not await wait_for_broker(self._settings, stop.requested):
             return None
         try:
-            layout = await ready_topics(self._settings)
+            admin = TopicAdmin(self._settings)
+            layout = await ready_topics(self._settings, admin)
             await owners.start()
             await owners.check_layout(layout.partitions)
             events = self._settings.topics.events
-            identity = await asyncio.to_thread(TopicAdmin(self._settings).identity, events)
+            identity = await asyncio.to_thread(admin.identity, events)
             await owners.check_events(identity)
         except TimeoutError as error:
             raise BrokerLostError(_NO_ANSWER) from error

@@ -55,9 +55,8 @@ def _now_s() -> float:
     return time.monotonic()
 
 
-async def ready_topics(settings: EngineSettings) -> Layout:
+async def ready_topics(settings: EngineSettings, admin: TopicAdmin) -> Layout:
     """Check everything. Raises `StartRefusedError` with all faults."""
-    admin = TopicAdmin(settings)
     facts = await asyncio.to_thread(admin.facts)
     findings = check(
         settings.topics,
