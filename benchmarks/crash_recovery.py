@@ -1,9 +1,11 @@
 """Crash workload: 200 runs of 5 steps of 20 ms; clean, and with a worker or an engine killed.
 
-    python -m benchmarks.crash_recovery [--rounds N] [--no-peers] [--only CASE ...]
+    python -m benchmarks.crash_recovery [--rounds N] [--peers NAME ...] [--no-peers]
+                                        [--only CASE ...]
 
-Cases: clean, cpu (20,000 steps), latency (empty steps), worker, engine, standby. Ours and Restate
-run one after the other on the same machine with the same step body; read ratios, not absolutes.
+Cases: clean, cpu (20,000 steps), latency (empty steps), worker, engine, standby. Ours and the peers
+that install here run one after the other on the same machine with the same step body; read ratios,
+not absolutes. Peers and cases that are left out are told with the reason.
 """
 
 from __future__ import annotations
@@ -15,11 +17,14 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
-from benchmarks.crash_lab import body, peers
+from benchmarks.crash_lab import body
 from benchmarks.crash_lab.ours import Dalsegno
+from benchmarks.crash_lab.peers import CPU_RUNS, PEERS, Installed, install
 from benchmarks.crash_lab.system import System
 from rich.console import Console
 from rich.table import Table
@@ -27,9 +32,10 @@ from rich.table import Table
 RUNS = 200
 SETTLE_S = 2.0
 Figures = dict[str, float]
+Work = Callable[[System, Path], Figures]
 
 
-def _round(system: System, sleep_s: float, work: Callable[[System, Path], Figures]) -> Figures:
+def _round(system: System, sleep_s: float, work: Work) -> Figures:
     folder = Path(tempfile.mkdtemp(prefix="dalsegno-crash-"))
     body.prepare(folder)
     try:
@@ -58,18 +64,20 @@ def clean(system: System, folder: Path, runs: int = RUNS) -> Figures:
     used = {part: value - before[part] for part, value in system.cpu_s().items()}
     found = body.effects(folder)
     steps = runs * body.STEPS
+    memory = system.memory_mb()
     return {
         "steps/s": steps / took,
         "CPU ms/step": sum(used.values()) / steps * 1e3,
         **{f"CPU ms/step {part}": value / steps * 1e3 for part, value in used.items()},
         "duplicates": found.duplicates,
         "lost": steps - found.steps_done,
+        **{f"memory MB {part}": value for part, value in memory.items()},
     }
 
 
-def cpu(system: System, folder: Path) -> Figures:
-    """CPU per step over 20,000 steps."""
-    return clean(system, folder, 4_000)
+def cpu(system: System, folder: Path, runs: int = CPU_RUNS) -> Figures:
+    """CPU per step over 20,000 steps, where a column says no other number."""
+    return clean(system, folder, runs)
 
 
 def _crash(system: System, folder: Path, kill: Callable[[], None]) -> Figures:
@@ -139,44 +147,76 @@ def latency(system: System, folder: Path) -> Figures:
     }
 
 
-CASES: dict[str, tuple[Callable[[System, Path], Figures], float, int]] = {
-    "clean": (clean, 0.02, 1),
-    "cpu": (cpu, 0.02, 1),
-    "latency": (latency, 0.0, 1),
-    "worker": (worker, 0.02, 1),
-    "engine": (engine, 0.02, 1),
-    "standby": (standby, 0.02, 2),
+class Case(NamedTuple):
+    """What is done with a system, how long its steps take, and how many engines ours has."""
+
+    work: Work
+    sleep_s: float
+    engines: int = 1
+
+
+CASES = {
+    "clean": Case(clean, 0.02),
+    "cpu": Case(cpu, 0.02),
+    "latency": Case(latency, 0.0),
+    "worker": Case(worker, 0.02),
+    "engine": Case(engine, 0.02),
+    "standby": Case(standby, 0.02, engines=2),
 }
+
+
+def columns(
+    case: str, installed: dict[str, Installed], tell: Callable[[str], None]
+) -> Iterator[tuple[str, Callable[[], System], Work]]:
+    """Who takes part in a case: name, what makes it, what is done with it. Who is left out is told
+    with the reason.
+    """
+    work = CASES[case].work
+    yield Dalsegno.name, partial(Dalsegno, engines=CASES[case].engines), work
+    for name, (peer, make) in installed.items():
+        if case in peer.left_out:
+            tell(f"{case} without {name}: {peer.left_out[case]}")
+        elif case == "cpu" and peer.cpu_runs != CPU_RUNS:
+            yield (
+                f"{name}, {peer.cpu_runs * body.STEPS} steps",
+                make,
+                partial(cpu, runs=peer.cpu_runs),
+            )
+        else:
+            yield name, make, work
 
 
 def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="benchmarks.crash_recovery", description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--no-peers", action="store_true")
+    parser.add_argument("--peers", nargs="*", choices=list(PEERS), default=list(PEERS))
+    parser.add_argument("--no-peers", dest="peers", action="store_const", const=[])
     parser.add_argument("--only", nargs="*", choices=list(CASES), default=list(CASES))
     options = parser.parse_args(argv)
     console = Console()
-    restate: tuple[Path, Path] | None = None
-    if not options.no_peers:
-        try:
-            restate = peers.install()
-        except peers.NotInstallable as reason:
-            console.print(f"without Restate: {reason}")
+    failed = False
+
+    def tell(text: str) -> None:
+        console.print(text, markup=False)
+
+    installed = dict(install(options.peers, tell))
     for case in options.only:
-        work, sleep_s, engines = CASES[case]
         found: dict[str, list[Figures]] = {}
+        taking_part = list(columns(case, installed, tell))
         for _ in range(options.rounds):
-            systems: list[System] = [Dalsegno(engines=engines)]
-            if restate is not None and case != "standby":
-                systems.append(peers.Restate(*restate))
-            for system in systems:
-                found.setdefault(system.name, []).append(_round(system, sleep_s, work))
+            for name, make, work in taking_part:
+                figures = found.setdefault(name, [])
+                try:
+                    figures.append(_round(make(), CASES[case].sleep_s, work))
+                except Exception as error:  # the others' rounds are worth keeping
+                    tell(f"{case}: a round of {name} failed: {error!r}")
+                    failed = True
         _print(console, case, found)
-    return 0
+    return int(failed)
 
 
 def _print(console: Console, case: str, found: dict[str, list[Figures]]) -> None:
-    table = Table("figure (median)", *found, title=f"{case}: {CASES[case][0].__doc__}")
+    table = Table("figure (median)", *found, title=f"{case}: {CASES[case].work.__doc__}")
     names = dict.fromkeys(name for rounds in found.values() for r in rounds for name in r)
     for name in names:
         cells = []
@@ -184,7 +224,8 @@ def _print(console: Console, case: str, found: dict[str, list[Figures]]) -> None
             values = [r[name] for r in rounds if name in r]
             cells.append(f"{statistics.median(values):.2f}" if values else "")
         table.add_row(name, *cells)
-    console.print(table)
+    # A file or pipe has no width: nothing is cut off there.
+    console.print(table, width=None if console.is_terminal else 40 + 20 * len(found))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import urllib.request
 from pathlib import Path
 
 from benchmarks.crash_lab.flow import flow
-from benchmarks.crash_lab.system import cpu_seconds
+from benchmarks.crash_lab.system import cpu_seconds, memory_mb
 from examples.risk_control.processes import wait_for
 
 from dalsegno.client import Client
@@ -143,6 +143,12 @@ class Dalsegno:
         for name in self._guards:
             part = "worker" if name == "worker" else "engine"
             parts[part] += cpu_seconds(self._pid(name)) + self._used.get(name, 0.0)
+        return parts
+
+    def memory_mb(self) -> dict[str, float]:
+        parts = {"broker": memory_mb(self.kafka.pid), "engine": 0.0, "worker": 0.0}
+        for name in self._guards:
+            parts["worker" if name == "worker" else "engine"] += memory_mb(self._pid(name))
         return parts
 
     def run_once(self, number: int) -> None:

@@ -1,17 +1,14 @@
-"""The crash workload on Restate: `python restate_worker.py PORT`, in an environment of its own."""
+"""The crash workload on Restate, in an environment of its own; its argument is the port."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 
 import hypercorn.asyncio
 import hypercorn.config
 import restate
-
-sys.path.insert(0, os.environ["CRASH_BODY_FOLDER"])
-import body
+from benchmarks.crash_lab import body
 
 service = restate.Service("bench")
 

@@ -30,6 +30,9 @@ class System(Protocol):
     def cpu_s(self) -> dict[str, float]:
         """CPU seconds used so far, by part."""
 
+    def memory_mb(self) -> dict[str, float]:
+        """Memory in use now, by part."""
+
     def run_once(self, number: int) -> None:
         """Submit one run and wait for its result."""
 
@@ -44,3 +47,12 @@ def cpu_seconds(pid: int) -> float:
     except FileNotFoundError:
         return 0.0
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def memory_mb(pid: int) -> float:
+    """Memory of a process now, its share of what it shares with others (PSS); 0 when it is gone."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0.0
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1e3

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from benchmarks.crash_lab.peers import CACHE
+from benchmarks.crash_lab.installing import CACHE
 from benchmarks.snapshot_lab import trajectories
 
 from dalsegno.schemas.control import Policy
