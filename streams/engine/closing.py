@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol
 
 import structlog
@@ -17,20 +18,34 @@ class Closable(Protocol):
         """Let go."""
 
 
-async def close_each(held: Iterable[Closable | None], partition: int) -> None:
-    """Closes one after the other, each taken when it is its turn. What one of them raises keeps
-    none of the others open.
+End = Callable[[], Awaitable[object]]
 
-    Raises an `ExceptionGroup` of it all at the end.
+
+async def close_each(ends: Iterable[End], what: str, **where: object) -> None:
+    """One end after the other, each taken when it is its turn. What one of them raises keeps none
+    of the others from theirs. `where`: what the log says beside it.
+
+    Raises an `ExceptionGroup` of it all at the end. A cancellation cuts short the end that is under
+    way and no other, and is passed on last: what failed is then in the log alone.
     """
     failures: list[Exception] = []
-    for each in held:
-        if each is None:
-            continue
+    cancelled: asyncio.CancelledError | None = None
+    for end in ends:
         try:
-            await each.close()
+            await end()
+        except asyncio.CancelledError as error:
+            cancelled = error
         except Exception as error:
-            log.exception("not closed cleanly", partition=partition, part=type(each).__name__)
+            part = getattr(end, "__qualname__", repr(end))
+            log.exception("not closed cleanly", part=part, **where)
             failures.append(error)
+    if cancelled is not None:
+        raise cancelled
+    raise_failed(failures, what)
+
+
+def raise_failed(ends: Iterable[BaseException | None], what: str) -> None:
+    """Raises what went wrong in a group of its own, if anything did."""
+    failures = [end for end in ends if end is not None]
     if failures:
-        raise ExceptionGroup(f"partition {partition}: not closed cleanly", failures)
+        raise BaseExceptionGroup(f"{what}: not closed cleanly", failures)

@@ -23,6 +23,7 @@ from faust.types import TP, ConsumerMessage
 
 from dalsegno.streams.engine import membership
 from dalsegno.streams.engine.batch import Batch, Receiver
+from dalsegno.streams.engine.closing import close_each
 from dalsegno.streams.engine.deliveries import Deliveries
 from dalsegno.streams.engine.errors import (
     EvictedError,
@@ -178,30 +179,30 @@ class BatchConsumer(driver.Consumer):  # type: ignore[misc]
 
     async def on_stop(self) -> None:
         """Final checkpoints and a last commit, then the client leaves. What fails before that must
-        not keep the client's thread alive: nothing else would end it.
+        not keep a thread alive, the poller's or the client's: nothing else would end it.
         """
-        for end in (self._end, super().on_stop):
-            try:
-                await end()
-            except Exception as error:
-                log.exception("not stopped cleanly")
-                self.ownership.unclean = error
-
-    async def _end(self) -> None:
+        ends = (
+            self.ownership.close, self._read_no_more, self._commit_saved, self._leave,
+            super().on_stop,
+        )  # fmt: skip
         try:
-            await self.ownership.close()
-        finally:
-            await self._let_go()
+            await close_each(ends, "consumer")
+        except ExceptionGroup as failures:
+            self.ownership.unclean = failures
 
-    async def _let_go(self) -> None:
+    async def _read_no_more(self) -> None:
         if self._looking is not None:
             self._looking.cancel()
         if self._poller is not None:
             await self._poller.close()
+
+    async def _commit_saved(self) -> None:
         saved = self.ownership.saved_positions()
         if saved:
             with contextlib.suppress(KafkaError, TimeoutError):  # for lag tools only
                 await self.commit_positions(saved)
+
+    async def _leave(self) -> None:
         if self.ownership.context.settings.leave and self.membership is not None:
             await self._on_thread(self.membership.leave())
 

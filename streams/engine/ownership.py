@@ -10,6 +10,7 @@ import structlog
 from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 
+from dalsegno.streams.engine.closing import raise_failed
 from dalsegno.streams.engine.context import EngineContext
 from dalsegno.streams.engine.errors import (
     EngineError,
@@ -172,7 +173,8 @@ class Ownership:
     async def close(self) -> None:
         """Final checkpoints, then close everything. What fails there keeps nothing else open.
 
-        Raises an `ExceptionGroup` of it all at the end.
+        Raises an `ExceptionGroup` of it all at the end. A cancellation cuts short what is under way
+        and begins nothing more: each partition's own end then still closes all that it has.
         """
         self._closing = True
         timeout_s = self.context.settings.stop_timeout_ms / 1_000 * SETTLE_SHARE
@@ -186,6 +188,4 @@ class Ownership:
         await asyncio.gather(*self._jobs, return_exceptions=True)
         while self._closings:
             ends += await asyncio.gather(*self._closings, return_exceptions=True)
-        failures = [end for end in ends if end is not None]
-        if failures:
-            raise BaseExceptionGroup("partitions not closed cleanly", failures)
+        raise_failed(ends, "partitions")

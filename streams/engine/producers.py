@@ -21,6 +21,7 @@ from confluent_kafka import (
     Producer,
 )
 
+from dalsegno.streams.engine.closing import raise_failed
 from dalsegno.streams.engine.encoding import OutRecord
 from dalsegno.streams.engine.errors import OutcomeUnknownError
 from dalsegno.streams.engine.security import librdkafka_options
@@ -230,11 +231,9 @@ class ProducerPool:
         return producer
 
     async def close(self) -> None:
-        """Close what is open, all of it although one of them fails."""
+        """Close what is open, all of it although one of them fails. Raises an `ExceptionGroup`."""
         open_ones, self._current = list(self._current.values()), {}
         ends = await asyncio.gather(
             *(producer.close() for producer in open_ones), return_exceptions=True
         )
-        for end in ends:
-            if end is not None:
-                raise end
+        raise_failed(ends, "producers")

@@ -382,7 +382,8 @@ class PartitionTask:
         await self._release()
 
     async def _release(self) -> None:
-        await close_each(self._held(), self.number)
+        ends = (each.close for each in self._held() if each is not None)
+        await close_each(ends, f"partition {self.number}", partition=self.number)
 
     def _held(self) -> Iterator[Closable | None]:
         feed, self.feed = self.feed, None

@@ -14,6 +14,7 @@ from dalsegno.streams.engine import actor, opening
 from dalsegno.streams.engine import app as engine_app
 from dalsegno.streams.engine.app import Engine
 from dalsegno.streams.engine.archive_settings import ArchiveSettings
+from dalsegno.streams.engine.closing import close_each
 from dalsegno.streams.engine.context import Layout
 from dalsegno.streams.engine.encoding import OutRecord
 from dalsegno.streams.engine.errors import EngineError, OutcomeUnknownError
@@ -143,9 +144,23 @@ async def test_one_producer_that_does_not_close_keeps_no_other_open() -> None:
     await settle()
     assert not closing.done()
     parts[1].opens.set()
-    with pytest.raises(RuntimeError, match="not closed"):
+    with pytest.raises(ExceptionGroup, match="producers: not closed"):
         await closing
     assert parts[1].closed
+
+
+async def test_what_is_cut_short_while_it_closes_keeps_nothing_after_it_open() -> None:
+    """Half of a partition that stays open is a database that nobody closes any more."""
+    parts = [Part(), Part(fails=True), Part()]
+    parts[1].opens.set()
+    parts[2].opens.set()
+    closing = asyncio.create_task(close_each((part.close for part in parts), "parts"))
+    await settle()
+    assert [part.began for part in parts] == [True, False, False]
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    assert [part.closed for part in parts] == [False, True, True]
 
 
 async def test_a_part_of_the_engine_that_fails_to_stop_keeps_no_other_open(

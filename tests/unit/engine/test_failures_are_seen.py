@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from aiohttp import ClientSession
+from faust.transport.drivers import aiokafka as driver
 from tests.unit.engine.test_outputs import Bench, settle
 
 from dalsegno.schemas.codec import encode
@@ -147,25 +149,63 @@ class Client(BatchConsumer):
         self._looking = self.membership = None
 
 
-async def test_partitions_that_do_not_close_cleanly_do_not_keep_the_poller_open() -> None:
-    closed: list[str] = []
+class Partitions:
+    """They end by what `closing` does."""
 
-    class Poller:
-        async def close(self) -> None:
-            closed.append("poller")
+    context = SimpleNamespace(settings=SETTINGS)
+    unclean: BaseException | None = None
 
-    class Partitions:
-        context = SimpleNamespace(settings=SETTINGS)
+    def __init__(self, closing: Callable[[], Awaitable[object]]) -> None:
+        self.close = closing
 
-        async def close(self) -> None:
-            raise BaseExceptionGroup("not closed cleanly", [RuntimeError("a fault of ours")])
+    def saved_positions(self) -> dict[object, int]:
+        return {}
 
-        def saved_positions(self) -> dict[object, int]:
-            return {}
 
-    with pytest.raises(BaseExceptionGroup, match="not closed cleanly"):
-        await Client(Partitions(), Poller())._end()
-    assert closed == ["poller"]
+@pytest.fixture
+def ended(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What has ended of a client, in order."""
+    said: list[str] = []
+
+    async def stopped(_client: Client) -> None:
+        said.append("client")
+
+    monkeypatch.setattr(driver.Consumer, "on_stop", stopped)
+    return said
+
+
+class Poller:
+    def __init__(self, ended: list[str]) -> None:
+        self._ended = ended
+
+    async def close(self) -> None:
+        self._ended.append("poller")
+
+
+async def test_partitions_that_do_not_close_cleanly_keep_nothing_else_open(
+    ended: list[str],
+) -> None:
+    async def fails() -> None:
+        raise BaseExceptionGroup("partitions", [RuntimeError("a fault of ours")])
+
+    partitions = Partitions(fails)
+    await Client(partitions, Poller(ended)).on_stop()
+    assert ended == ["poller", "client"]
+    assert "a fault of ours" in repr(partitions.unclean)
+
+
+async def test_a_stop_that_is_cut_short_leaves_no_poller_and_no_client_behind(
+    ended: list[str],
+) -> None:
+    stopping = asyncio.create_task(
+        Client(Partitions(asyncio.Event().wait), Poller(ended)).on_stop()
+    )
+    await settle()
+    assert ended == []
+    stopping.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await stopping
+    assert ended == ["poller", "client"]
 
 
 class Rig:
