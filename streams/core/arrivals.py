@@ -19,6 +19,7 @@ from dalsegno.streams.core.record import Record, Unreadable
 from dalsegno.streams.core.run_table import FINAL_RUNS
 from dalsegno.streams.core.runs import Runs
 from dalsegno.streams.core.runstate import Run, Stub, StubHead, Waiting
+from dalsegno.streams.core.sizes import raised
 from dalsegno.streams.core.starting import begin, source_digest
 from dalsegno.streams.core.stubs import (
     after_end,
@@ -31,6 +32,7 @@ from dalsegno.streams.core.stubs import (
 from dalsegno.streams.core.units import Units
 from dalsegno.streams.core.warm import PASSES
 
+_DEAD_LETTERED: Final = Outcome.DEAD_LETTERED
 _QUARANTINED: Final = RunState.QUARANTINED
 _BAD_ADDRESS: Final = refused(
     "bad_reply_to", f"an address for answers has at most {ID_CHARS_MAX} characters"
@@ -63,8 +65,8 @@ class Arrivals(OnRecord):
                 return
             # As `_on_live`, without its calls: this is where nearly every record goes.
             ruling = self._units.event(held, event)
-            if ruling is None:
-                self.dead_letter(record, "apply_raised", held.head.quarantine, run_id)
+            if ruling.outcome is _DEAD_LETTERED:
+                self.dead_letter(record, ruling.reason, ruling.detail, run_id)
             else:
                 self.counts[ruling.outcome] += 1
         elif isinstance(held, Run):
@@ -172,8 +174,8 @@ class Arrivals(OnRecord):
         self, run: Run, record: Record, event: RunEvent | StallSuspected | DecisionMade
     ) -> None:
         ruling = self._units.event(run, event)
-        if ruling is None:
-            self.dead_letter(record, "apply_raised", run.head.quarantine, event.run_id)
+        if ruling.outcome is _DEAD_LETTERED:
+            self.dead_letter(record, ruling.reason, ruling.detail, event.run_id)
         else:
             self.counts[ruling.outcome] += 1
             self.after(run)
@@ -253,8 +255,8 @@ class Arrivals(OnRecord):
         except Exception as error:  # noqa: BLE001
             self._now.outbox.rollback(mark)
             self._runs.abandon(event.run_id, stub)
-            detail = f"RunStarted: {error!r}"
-            self.dead_letter(record, "apply_raised", detail, event.run_id)
+            reason, detail = raised("RunStarted", error)
+            self.dead_letter(record, reason, detail, event.run_id)
             return None
         return ruled
 

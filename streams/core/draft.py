@@ -34,11 +34,12 @@ class IllegalMove(Exception):  # noqa: N818 - a broken invariant of ours, not a 
 class Draft:
     """Copies of what a unit touches: the header, rows, effects, saves, one context change.
 
-    `ready` collects steps that became ready in this unit, `held` those that were held, or are now.
-    `passes`: the line whose turn it is. `permits`: those of fault points that it has spent.
-    `findings`: what it has against dependencies; `well`: place, span in milliseconds and offset of
-    the dispatch of an attempt that they served well. `took`: the step that completed, and its
-    milliseconds. `refusal`: the one-shot request is refused, though the unit is adopted.
+    `mark`: where the unit's outputs begin in the outbox. `ready` collects steps that became ready
+    in this unit, `held` those that were held, or are now. `passes`: the line whose turn it is.
+    `permits`: those of fault points that it has spent. `findings`: what it has against
+    dependencies; `well`: place, span in milliseconds and offset of the dispatch of an attempt that
+    they served well. `took`: the step that completed, and its milliseconds. `refusal`: the one-shot
+    request is refused, though the unit is adopted.
     """
 
     __slots__ = (
@@ -50,6 +51,7 @@ class Draft:
         "findings",
         "head",
         "held",
+        "mark",
         "now",
         "passes",
         "permits",
@@ -69,6 +71,7 @@ class Draft:
     def __init__(self, run: Run, now: Moment) -> None:
         self.run = run
         self.now = now
+        self.mark = len(now.outbox.items)
         self.entry = run.entry
         self.plan = run.entry.plan
         self.steps = run.entry.steps

@@ -28,9 +28,10 @@ from dalsegno.streams.core.names import DETAIL_CHARS_MAX, ID_CHARS_MAX
 from dalsegno.streams.core.people.approvals import recheck_approvals
 from dalsegno.streams.core.people.resuming import give_again
 from dalsegno.streams.core.recovery.suffering import account
-from dalsegno.streams.core.run_table import FINAL_RUNS, RUN_MOVES
+from dalsegno.streams.core.run_table import FINAL_RUNS, RUN_MOVES, RunInput
 from dalsegno.streams.core.runs import IDS_EVER_MAX, Runs
 from dalsegno.streams.core.runstate import Run, Stub
+from dalsegno.streams.core.sizes import check_sizes, raised
 from dalsegno.streams.core.step_table import PENDING, READY
 from dalsegno.streams.core.stepping import fire as _fire
 from dalsegno.streams.core.warm import PASSES
@@ -38,6 +39,7 @@ from dalsegno.streams.core.warm import PASSES
 _TRANSITIONS: Final = "transitions"
 # To look a member of an enum up in its class takes six times as long as a global.
 _APPLIED: Final = Outcome.APPLIED
+_RAISED: Final = str(RunInput.RAISED)
 _TIMER: Final = Ruling(_APPLIED)
 
 
@@ -62,14 +64,14 @@ class Units:
         self._answer(run, event, ACCEPTED, "RunStarted")
         self._record(draft, "RunStarted", ACCEPTED, event.source, "", 0)
 
-    def event(self, run: Run, event: RunEvent | StallSuspected | DecisionMade) -> Ruling | None:
-        """Applies an event to a live run: the ruling, or None when the fold raised.
+    def event(self, run: Run, event: RunEvent | StallSuspected | DecisionMade) -> Ruling:
+        """Applies an event to a live run.
 
-        None: the run is quarantined as it was before, and the record is a dead letter.
+        Where the fold raises, or an output is too large, the record is dead-lettered by the ruling,
+        and the run quarantined as it was before.
         """
         kind = KINDS[type(event)]
         draft = Draft(run, self._now)
-        mark = len(self._now.outbox.items)
         try:
             ruling = self._seen(draft, event) if kind.one_shot else None
             if ruling is None:
@@ -95,7 +97,7 @@ class Units:
                 self._record(draft, kind.name, ruling, actor, step, epoch)
             else:
                 draft.discard()
-                self._now.outbox.rollback(mark)
+                self._now.outbox.rollback(draft.mark)
                 if draft.seen and ruling.outcome is Outcome.REFUSED:
                     ruling = self._refuse_for_good(run, draft.seen, ruling)
                 self.turn_away(run, event, ruling)
@@ -103,8 +105,7 @@ class Units:
             raise
         # The task boundary of a unit (P12): what raises costs its run, and nothing else.
         except Exception as error:  # noqa: BLE001
-            self._raised(draft, mark, f"{kind.name}: {error!r}")
-            return None
+            return self._raised(draft, kind.name, error)
         return ruling
 
     def _seen(self, draft: Draft, event: RunEvent | StallSuspected | DecisionMade) -> Ruling | None:
@@ -153,7 +154,6 @@ class Units:
 
     def _without_event(self, run: Run, change: Callable[[Draft], Fired]) -> None:
         draft = Draft(run, self._now)
-        mark = len(self._now.outbox.items)
         try:
             fired = change(draft)
             if fired.name:
@@ -167,7 +167,7 @@ class Units:
             raise
         # As for events: a timer is a unit of its own.
         except Exception as error:  # noqa: BLE001
-            self._raised(draft, mark, f"timer: {error!r}")
+            self._raised(draft, "timer", error)
 
     def _record(  # noqa: PLR0917 - the hottest call of all, and keywords cost
         self, draft: Draft, cause: str, ruling: Ruling, actor: str, step: str, epoch: int
@@ -218,6 +218,7 @@ class Units:
         ):
             transition = fitting(transition)
         now.outbox.put(_TRANSITIONS, Audit(transition))
+        check_sizes(now.outbox.items, draft.mark, now.policy)
         now.flying += self._runs.adopt(draft)
         if stub is not None:
             self._runs.end(run, stub)
@@ -274,15 +275,15 @@ class Units:
             run_version=version,
         )
 
-    def _raised(self, draft: Draft, mark: int, what: str) -> None:
-        """Puts the run aside whole, as it was before the unit."""
+    def _raised(self, draft: Draft, unit: str, error: Exception) -> Ruling:
+        """Puts the run aside whole, as it was before the unit. Returns what becomes of an event."""
         draft.discard()
-        self._now.outbox.rollback(mark)
+        self._now.outbox.rollback(draft.mark)
         run = draft.run
         fresh = Draft(run, self._now)
         before = fresh.head.state
         head = fresh.head
-        what = what[:DETAIL_CHARS_MAX]
+        reason, what = raised(unit, error)
         if before is RunState.QUARANTINED:
             # Its own end raised: it is tried again when a person has had time to look.
             head.expires_ms = self._now.log_ms + self._now.policy.person_wait_ms
@@ -308,11 +309,11 @@ class Units:
             Audit(
                 Transition(
                     run_id=run.id,
-                    cause="apply raised",
+                    cause=_RAISED,
                     cause_offset=self._now.offset,
                     at_ms=self._now.log_ms,
                     outcome=Outcome.APPLIED,
-                    reason="apply_raised",
+                    reason=reason,
                     run_version_before=run.head.run_version,
                     run_version_after=head.run_version,
                     run_state_before=before,
@@ -324,3 +325,4 @@ class Units:
         self._now.flying += self._runs.adopt(fresh)
         rebuild(run)
         self._runs.changed(run)
+        return Ruling(Outcome.DEAD_LETTERED, reason, what)

@@ -27,6 +27,7 @@ from dalsegno.storage.archive.segment import (
     read_index,
 )
 from dalsegno.streams.core.record import Blank, Record
+from dalsegno.streams.core.run_table import RunInput
 from dalsegno.streams.core.tombstones import (
     Tombstone,
     digest_of_id,
@@ -155,7 +156,7 @@ def _stone_of(kept: Kept, stones: Stones) -> tuple[bytes, Tombstone] | None:
 def _outcome(kept: Kept) -> Iterator[tuple[int, str]]:
     transition = codec.decode_if(Transition, kept.value)
     if transition is not None and not transition.cause.startswith("timer:"):
-        put_aside = transition.reason == "apply_raised"
+        put_aside = transition.cause == RunInput.RAISED
         yield (
             transition.cause_offset,
             str(Outcome.DEAD_LETTERED if put_aside else transition.outcome),

@@ -9,13 +9,13 @@ from confluent_kafka import KafkaError, KafkaException
 
 from dalsegno.schemas.control import Policy
 from dalsegno.schemas.topics import Topics
+from dalsegno.streams.core.sizes import DISPATCH_ROOM_BYTES
 from dalsegno.streams.engine.context import Layout
 from dalsegno.streams.engine.errors import EngineError, OutcomeUnknownError
 from dalsegno.streams.engine.fence import FencedProducer
 from dalsegno.streams.engine.forgetting import Broker, forgets
 from dalsegno.streams.engine.settings import EngineSettings
 from dalsegno.streams.engine.topics_admin import (
-    EVENT_BYTES_MAX,
     REPLICATION,
     TopicFacts,
     differences,
@@ -32,8 +32,6 @@ _FORBIDDEN = frozenset(
 _INTERVALS = 4
 """A retention of the events must be so many times what an event may wait to be archived."""
 CREATE = "run `dalsegno topics create`"
-DISPATCH_ROOM_BYTES = EVENT_BYTES_MAX - Policy().dispatch_bytes_max
-"""What a handoff may take in its topic beside what the policy's `dispatch_bytes_max` counts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from confluent_kafka.admin import (
 
 from dalsegno.schemas.topics import Topics
 from dalsegno.streams.client.refused import Complaints, connect
+from dalsegno.streams.core.sizes import TOPIC_BYTES_MAX
 from dalsegno.streams.engine.errors import StartRefusedError
 from dalsegno.streams.engine.security import librdkafka_options
 from dalsegno.streams.engine.settings import EngineSettings
@@ -27,8 +28,7 @@ _TIMEOUT_S: Final = 30.0
 _PING_S: Final = 3.0
 _POLL_S: Final = 0.1
 _DAY_MS: Final = 86_400_000
-EVENT_BYTES_MAX: Final = 1_048_588
-DEAD_LETTER_BYTES_MAX: Final = EVENT_BYTES_MAX + 65_536
+DEAD_LETTER_BYTES_MAX: Final = TOPIC_BYTES_MAX + 65_536
 """A dead letter holds the original record, its headers and the reason."""
 CHANGELOG_BYTES_MAX: Final = 16_777_216
 CLEANED_MS: Final = 7 * _DAY_MS
@@ -82,7 +82,7 @@ def plan(
         retention = {"retention.ms": str(int(days * _DAY_MS)), "segment.ms": str(segment_ms)}
         return {"cleanup.policy": "delete", **retention, **safe}
 
-    size = {"max.message.bytes": str(EVENT_BYTES_MAX)}
+    size = {"max.message.bytes": str(TOPIC_BYTES_MAX)}
     events = {**append_time, **forever, "segment.ms": str(_DAY_MS), **size, **safe}
     letters = {**kept(30), "max.message.bytes": str(DEAD_LETTER_BYTES_MAX)}
     cleaned = {"max.compaction.lag.ms": str(CLEANED_MS), "delete.retention.ms": str(_DAY_MS)}

@@ -20,6 +20,7 @@ from dalsegno.streams.core.arrivals import Arrivals
 from dalsegno.streams.core.controls import Controls
 from dalsegno.streams.core.draft import Draft
 from dalsegno.streams.core.firing import Firing
+from dalsegno.streams.core.moment import Ruling
 from dalsegno.streams.core.partition import Partition
 from dalsegno.streams.core.units import Units
 
@@ -50,10 +51,11 @@ def early_events_dropped() -> Any:
 def no_quarantine() -> Any:
     """A run on which the fold raised goes on as if nothing had happened."""
 
-    def raised(self: Units, draft: Draft, mark: int, what: str) -> None:
+    def raised(self: Units, draft: Draft, unit: str, error: Exception) -> Ruling:
         draft.discard()
-        self._now.outbox.rollback(mark)
-        draft.run.head.quarantine = what
+        self._now.outbox.rollback(draft.mark)
+        draft.run.head.quarantine = unit
+        return Ruling(Outcome.DEAD_LETTERED, "apply_raised", f"{unit}: {error!r}")
 
     return replaced(Units, "_raised", raised)
 

@@ -78,8 +78,8 @@ _CODES: Final[dict[Missing, frozenset[str]]] = {
     Missing.RETURN: frozenset(
         {
             "bad_ops", "save_too_large", "result_too_large", "undo_too_large", "bad_frame",
-            "bad_body", "trailing_bytes", "too_large", "apply_raised", "quarantined",
-            "too_many_effects", "too_many_requests", "bad_occurrence",
+            "bad_body", "trailing_bytes", "too_large", "apply_raised", "output_too_large",
+            "quarantined", "too_many_effects", "too_many_requests", "bad_occurrence",
         }
     ),
 }  # fmt: skip
