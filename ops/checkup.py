@@ -10,6 +10,8 @@ from enum import StrEnum
 from http import HTTPStatus
 from pathlib import Path
 
+import msgspec
+
 from dalsegno.ops.embedded.errors import JavaNotFoundError
 from dalsegno.ops.embedded.jars import KAFKA_VERSION, find_jars, jars_cached
 from dalsegno.ops.embedded.java import find_java
@@ -53,6 +55,20 @@ class Finding:
     health: Health
     detail: str
     remedy: str = ""
+
+
+class _Signing(msgspec.Struct):
+    key: str
+    notice: str
+
+
+class _Partition(msgspec.Struct):
+    partition: int
+    signing: _Signing | None = None
+
+
+class _Partitions(msgspec.Struct):
+    own: list[_Partition]
 
 
 def _installed(name: str) -> bool:
@@ -185,6 +201,27 @@ def _engines(settings: EngineSettings, partitions: int) -> Iterator[Finding]:
         yield Finding("engines", Health.FAULT, detail, "start `dalsegno engine`")
     for url in sorted({claim.url for claim in found.values()}):
         yield _engine(url)
+        yield from _signing(url)
+
+
+def _signing(url: str) -> Iterator[Finding]:
+    """Where an engine does not sign with the first of its keys: what the policy lists is the
+    engine's to know.
+    """
+    try:
+        status, body = http_get(f"{url.rstrip('/')}/partitions", _ANSWER_S)
+        own = msgspec.json.decode(body, type=_Partitions).own if status == HTTPStatus.OK else []
+    except (OSError, NotHttpError, msgspec.DecodeError):
+        return  # said by its readiness
+    found: dict[tuple[bool, str], list[int]] = {}
+    for each in own:
+        if each.signing is not None:
+            about = (not each.signing.key, each.signing.notice)
+            found.setdefault(about, []).append(each.partition)
+    for (none, notice), numbers in found.items():
+        said, _, remedy = notice.rpartition("; " if none else ": ")
+        health = Health.FAULT if none else Health.WARNING
+        yield Finding("signing", health, f"{url}, partitions {sorted(numbers)}: {said}", remedy)
 
 
 def _engine(url: str) -> Finding:

@@ -66,8 +66,8 @@ def request(settings: EngineSettings, place: Place, event: ErasureRequested) -> 
     key_id = settings.signing_key
     if not key_id:
         raise NoKeyError
-    signer = Signer(settings.topics.events, place.partitions, settings.keyring, key_id)
-    record = signer.record(event)
+    signer = Signer(settings.topics.events, place.partitions, settings.keyring)
+    record = signer.record(event, key_id)
     return Writer(settings).append(
         record.topic, place.number, record.key, record.value, record.headers
     )

@@ -34,6 +34,7 @@ from dalsegno.streams.engine.producers import Appended
 from dalsegno.streams.engine.raw import RawEvent
 from dalsegno.streams.engine.restore import CLAIM_KEY, RestoreJob, RestoreProgress, restore
 from dalsegno.streams.engine.signing import Signer
+from dalsegno.streams.engine.signing_keys import SigningKeys
 from dalsegno.streams.engine.sinks import PartsSink
 from dalsegno.streams.engine.ticking import append_tick
 from dalsegno.streams.engine.ticks import TickPlan
@@ -60,11 +61,10 @@ class ActorTask:
         self._topic = settings.topics.faults
         self._partitions = context.layout.counts[self._topic]
         self._intake = FaultsIntake(self._topic, self._partitions, settings.keyring)
-        key = settings.signing_key
-        self._to_events = Signer(
-            settings.topics.events, context.layout.partitions, settings.keyring, key
-        )
-        self._to_faults = Signer(self._topic, self._partitions, settings.keyring, key)
+        events = settings.topics.events
+        self._to_events = Signer(events, context.layout.partitions, settings.keyring)
+        self._to_faults = Signer(self._topic, self._partitions, settings.keyring)
+        self._keys = SigningKeys(settings, lambda: self.fold, number)
         self._feed: FaultsFeed | None = None
         self._producer: FencedProducer | None = None
         self._commit: asyncio.Task[object] | None = None
@@ -175,10 +175,12 @@ class ActorTask:
         """All at once: the producer keeps the order within each events partition."""
         if not made:
             return
+        if not self._keys.key_id:
+            raise PartitionStoppedError(self.number, "no_signing_key", self._keys.notice)
         producer = self._context.pool.acquire(ORDERS_LANE)
         try:
             await producer.append_all(
-                self._to_events.record(output.action.event)
+                self._to_events.record(output.action.event, self._keys.key_id)
                 for output in made
                 if isinstance(output.action, Instruct)
             )
@@ -208,7 +210,7 @@ class ActorTask:
 
     def tick_owed(self) -> bool:
         """Whether a tick has to be appended now. Asked several times a second."""
-        if self.fold is None or self._feed is None:
+        if self.fold is None or self._feed is None or not self._keys.key_id:
             return False
         end = self._feed.end
         behind_s = 0.0 if end is None or self.fold.position >= end else 1.0
@@ -224,10 +226,10 @@ class ActorTask:
         await append_tick(self.ticks, tick, self.append, clock)
 
     async def append(self, event: ControlEvent) -> Appended:
-        """Sign and append to the faults topic. Raises `OutcomeUnknownError`."""
+        """Sign and append to the faults topic. Raises `OutcomeUnknownError`, `NotSignedError`."""
         producer = self._context.pool.acquire(ORDERS_LANE)
         try:
-            return await producer.append(self._to_faults.record(event))
+            return await producer.append(self._to_faults.record(event, self._keys.key_id))
         finally:
             await producer.release()
 

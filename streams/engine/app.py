@@ -208,9 +208,7 @@ class Engine:
     ) -> ExitCode:
         settings = self._settings
         pool = ProducerPool(lambda lane: IdempotentProducer(settings, LINGER_MS.get(lane, 0.0)))
-        signer = Signer(
-            settings.topics.events, layout.partitions, settings.keyring, settings.signing_key
-        )
+        signer = Signer(settings.topics.events, layout.partitions, settings.keyring)
         control = ControlAppender(pool, signer)
         warm = await self._warm()
         context = EngineContext(

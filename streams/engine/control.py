@@ -20,19 +20,20 @@ class ControlAppender:
         self._pool = pool
         self._signer = signer
 
-    async def append(self, event: ControlEvent) -> Appended:
-        """Append and wait: offset and append time.
+    async def append(self, event: ControlEvent, key_id: str) -> Appended:
+        """Append and wait: offset and append time. `key_id`: the MAC key to sign with.
 
-        Raises `OutcomeUnknownError` if the broker did not take it, or may not have.
+        Raises `OutcomeUnknownError` if the broker did not take it, or may not have;
+        `NotSignedError` without a key.
         """
-        return (await self.append_all([event]))[0]
+        return (await self.append_all([event], key_id))[0]
 
-    async def append_all(self, events: Sequence[ControlEvent]) -> list[Appended]:
+    async def append_all(self, events: Sequence[ControlEvent], key_id: str) -> list[Appended]:
         """Append events together and wait for all: where each stands.
 
-        Raises `OutcomeUnknownError`.
+        Raises `OutcomeUnknownError`, `NotSignedError`.
         """
-        records = [self._signer.record(event) for event in events]
+        records = [self._signer.record(event, key_id) for event in events]
         producer = self._pool.acquire(CONTROL_LANE)
         try:
             return await producer.append_all(records)

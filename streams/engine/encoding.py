@@ -55,11 +55,12 @@ class Encoder:
         size_max: Callable[[str], int],
         encode: Callable[..., bytes],
         omitted: Callable[[str, str], None],
-        sign: Callable[[str, int, bytes], bytes] | None = None,
+        sign: Callable[[str, int, bytes], bytes | None] | None = None,
     ) -> None:
         """`counts`: partitions by topic, for channels with a key of their own. `size_max`: bytes
         that a record of a topic may have. `omitted(channel, reason)` hears of values that could not
-        be sent. `sign(topic, partition, value)`: the MAC of a report to a fault point.
+        be sent. `sign(topic, partition, value)`: the MAC of a report to a fault point, None
+        while there is no key for it.
         """
         self._sign = sign
         self._topics = topics
@@ -87,15 +88,18 @@ class Encoder:
             # Encoding is pure, so every replay leaves out the same value for the same reason.
             reason = "encode_" + type(error).__name__
         else:
+            mac: bytes | None = b""
             if action.channel == "faults" and self._sign is not None:
-                found.append((headers.MAC, self._sign(topic, partition, value)))
+                mac = self._sign(topic, partition, value)
+                if mac is not None:
+                    found.append((headers.MAC, mac))
             size = len(key) + len(value) + _RECORD_OVERHEAD_BYTES
             for name, item in found:
                 size += len(name) + len(item)
-            if size <= self._size_max(topic):
+            if mac is not None and size <= self._size_max(topic):
                 found.append(sequence)
                 return _new(OutRecord, (topic, partition, key, value, found))
-            reason = "too_large"
+            reason = "unsigned" if mac is None else "too_large"
         self._omitted(action.channel, reason)
         source = [(headers.SOURCE, self._source)] if action.channel in KEYED_CHANNELS else []
         omitted = (headers.OMITTED, reason.encode())

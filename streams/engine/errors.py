@@ -15,6 +15,13 @@ class OutcomeUnknownError(EngineError):
     """A write failed, or may have: rebuild the partition from its last checkpoint."""
 
 
+class NotSignedError(OutcomeUnknownError):
+    """No MAC key of ours is in force: nothing was sent. Try again once one is."""
+
+    def __init__(self) -> None:
+        super().__init__("no key in DALSEGNO_MAC_KEYS is in the policy's mac_keys")
+
+
 class BrokerLostError(EngineError):
     """No broker answers any more during the start: begin anew, as if it had not been there."""
 

@@ -12,7 +12,12 @@ from dalsegno.streams.core.controls import RULES_KNOWN
 from dalsegno.streams.core.faultpoint.actors import FaultPoints
 from dalsegno.streams.core.faultpoint.point import Phase
 from dalsegno.streams.core.partition import Partition
-from dalsegno.streams.engine import metrics_archive, metrics_snapshots, metrics_warm
+from dalsegno.streams.engine import (
+    metrics_archive,
+    metrics_signing,
+    metrics_snapshots,
+    metrics_warm,
+)
 from dalsegno.streams.engine import metrics_catalogue as catalogue
 from dalsegno.streams.engine.beside import Beside
 from dalsegno.streams.engine.metrics import EngineMetrics
@@ -24,6 +29,7 @@ from dalsegno.streams.engine.warm_partition import WarmPartition
 _PER_PARTITION = (
     catalogue.OUTCOMES,
     catalogue.WAITING,
+    metrics_signing.UNSIGNED,
     catalogue.LAG,
     catalogue.BACKLOG_AGE,
     catalogue.RESTORED,
@@ -93,6 +99,7 @@ def _partition(metrics: EngineMetrics, task: PartitionTask) -> None:
     for outcome, count in fold.counts.items():
         metrics.gauge(catalogue.OUTCOMES, count, partition=partition, outcome=outcome)
     metrics.gauge(catalogue.WAITING, fold.waiting, partition=partition)
+    metrics.gauge(metrics_signing.UNSIGNED, task.keys.missing, partition=partition)
     metrics.gauge(catalogue.LAG, task.lag, partition=partition)
     metrics.gauge(catalogue.BACKLOG_AGE, task.behind_s(now_s), partition=partition)
     age_s = checkpointer.unsaved_s(now_s)

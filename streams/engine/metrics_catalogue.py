@@ -11,6 +11,7 @@ from dalsegno.streams.engine import (
     metrics_archive,
     metrics_blobs,
     metrics_erasing,
+    metrics_signing,
     metrics_snapshots,
     metrics_warm,
 )
@@ -386,15 +387,13 @@ GROUP_SILENCE: Final = Metric(
     "Since when the consumer group has not heard us although its broker answers.",
 )
 
-CATALOGUE: Final = tuple(
-    value
-    for value in [
-        *globals().values(),
-        *vars(metrics_archive).values(),
-        *vars(metrics_blobs).values(),
-        *vars(metrics_erasing).values(),
-        *vars(metrics_warm).values(),
-        *vars(metrics_snapshots).values(),
-    ]
-    if isinstance(value, Metric)
+_PARTS: Final = (
+    metrics_archive,
+    metrics_blobs,
+    metrics_erasing,
+    metrics_signing,
+    metrics_snapshots,
+    metrics_warm,
 )
+_ALL: Final = [value for names in (globals(), *map(vars, _PARTS)) for value in names.values()]
+CATALOGUE: Final = tuple(value for value in _ALL if isinstance(value, Metric))

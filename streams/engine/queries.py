@@ -44,6 +44,8 @@ def partition_view(task: PartitionTask) -> dict[str, object]:
             f"{name}: run `dalsegno topics create --queue {name.rpartition('.')[2]}`"
             for name in task.missing_topics
         ]
+    if task.keys.notice:
+        view["signing"] = {"key": task.keys.key_id, "notice": task.keys.notice}
     if task.fold is not None:
         view["counts"] = dict(task.fold.counts)
         view["waiting"] = task.fold.waiting

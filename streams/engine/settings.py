@@ -198,6 +198,10 @@ class EngineSettings(BaseSettings):
         """The id of the key that signs what this engine appends; empty if there is none."""
         return next(iter(self.mac_keys), "")
 
+    def signing_key_in(self, in_force: tuple[str, ...]) -> str:
+        """The first of the keys that is in force; empty if none is. An empty list names all."""
+        return next((each for each in self.mac_keys if not in_force or each in in_force), "")
+
     @property
     def owner(self) -> str:
         """What claims call this process."""

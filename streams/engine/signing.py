@@ -9,19 +9,24 @@ from dalsegno.schemas.faults import PointControl
 from dalsegno.schemas.mac import Keyring
 from dalsegno.schemas.partitioner import partition_for
 from dalsegno.streams.engine.encoding import OutRecord
+from dalsegno.streams.engine.errors import NotSignedError
 
 
 class Signer:
     """Signs for one topic. `partitions`: how many it has."""
 
-    def __init__(self, topic: str, partitions: int, keyring: Keyring, key_id: str) -> None:
+    def __init__(self, topic: str, partitions: int, keyring: Keyring) -> None:
         self._topic = topic
         self._partitions = partitions
         self._keyring = keyring
-        self._key_id = key_id
 
-    def record(self, event: ControlEvent) -> OutRecord:
-        """The record of a control event about a partition, a run or a fault point."""
+    def record(self, event: ControlEvent, key_id: str) -> OutRecord:
+        """The record of a control event about a partition, a run or a fault point.
+
+        Raises `NotSignedError` without a key.
+        """
+        if not key_id:
+            raise NotSignedError
         if isinstance(event, PartitionControl):
             partition, key = event.partition, b"%d" % event.partition
         elif isinstance(event, RunControl | PointControl):
@@ -30,5 +35,5 @@ class Signer:
         else:
             raise TypeError(f"{type(event).__name__} is about no partition, run or fault point")
         value = encode(event)
-        mac = self._keyring.sign(self._key_id, self._topic, partition, value)
+        mac = self._keyring.sign(key_id, self._topic, partition, value)
         return OutRecord(self._topic, partition, key, value, [(headers.MAC, mac)])

@@ -39,6 +39,7 @@ from dalsegno.streams.engine.outputs import FAST_LANE, RECORD_LANE, Outputs
 from dalsegno.streams.engine.producers import Appended
 from dalsegno.streams.engine.reader import EventReader
 from dalsegno.streams.engine.restore import RestoreProgress
+from dalsegno.streams.engine.signing_keys import SigningKeys
 from dalsegno.streams.engine.ticking import append_tick
 from dalsegno.streams.engine.ticks import TickPlan
 
@@ -84,6 +85,7 @@ class PartitionTask:
         self._opening = Opening(context, number, slots)
         self._opening_job: asyncio.Task[None] | None = None
         self._fold: Fold | None = None
+        self.keys = SigningKeys(context.settings, lambda: self._fold, number)
         self._producer: FencedProducer | None = None
         self._outputs: Outputs | None = None
         self._checkpointer: Checkpointer | None = None
@@ -120,9 +122,7 @@ class PartitionTask:
             size_max=context.layout.size_of,
             encode=encode,
             omitted=context.metrics.output_omitted,
-            sign=lambda topic, partition, value: settings.keyring.sign(
-                settings.signing_key, topic, partition, value
-            ),
+            sign=self.keys.sign,
         )
         self._outputs = Outputs(encoder, lanes, opened.marks, self._fail, self._moved)
         self._checkpointer = Checkpointer(
@@ -269,7 +269,7 @@ class PartitionTask:
     def tick_owed(self) -> bool:
         """Whether a clock tick has to be appended now. Asked several times a second."""
         fold, now_s = self._fold, self._context.clock()
-        if fold is None or not self._context.settings.signing_key:
+        if fold is None or not self.keys.key_id:
             return False
         try:
             return self.ticks.due(fold, self.behind_s(now_s), now_s)
@@ -294,11 +294,12 @@ class PartitionTask:
 
     async def append_control(self, event: ControlEvent) -> Appended:
         """Sign and append to the events topic. Raises `OutcomeUnknownError`."""
-        return await self._context.control.append(event)
+        return await self._context.control.append(event, self.keys.key_id)
 
     async def append_verdicts(self, verdicts: Sequence[StallSuspected]) -> list[int]:
         """Append them to the events topic together: the offset of each."""
-        return [found.offset for found in await self._context.control.append_all(verdicts)]
+        found = await self._context.control.append_all(verdicts, self.keys.key_id)
+        return [each.offset for each in found]
 
     def behind_s(self, now_s: float) -> float:
         """How long ago the fold was last seen at the log's end, in seconds."""

@@ -290,7 +290,7 @@ async def _warm_lost(
 
 
 def _ready(task: PartitionTask) -> bool:
-    return task.state in RUNNING and not task.missing_topics
+    return task.state in RUNNING and not task.missing_topics and not task.keys.missing
 
 
 async def _end_of(task: PartitionTask, run_id: str, deadline: float) -> None:

@@ -122,7 +122,7 @@ async def test_deadlines_that_cannot_be_looked_at_end_their_partition_and_no_oth
     lost: list[EngineError] = []
     task = _task(log.partition, None, Fence())
     task._lost = lambda _task, error: lost.append(error)
-    task._context.settings.signing_key = "k"
+    task.keys = SimpleNamespace(key_id="k")  # type: ignore[assignment]
 
     def due(*_: object) -> bool:
         raise StoreFullError("No space left on device")

@@ -52,7 +52,8 @@ async def test_one_that_waits_for_its_start_is_alive() -> None:
 async def test_a_run_of_a_partition_that_restores_is_answered_with_its_progress() -> None:
     task = SimpleNamespace(
         number=0, state=TaskState.RESTORING, events_offset=0, lag=7, fold=None, actor=None,
-        error=None, missing_topics=(), progress=RestoreProgress(),
+        error=None, missing_topics=(),
+        keys=SimpleNamespace(missing=False, notice=""), progress=RestoreProgress(),
     )  # fmt: skip
     task.progress.records, task.progress.position, task.progress.end = 30, 40, 80
     layout = SimpleNamespace(partitions=1)

@@ -24,6 +24,7 @@ async def test_a_query_that_waits_for_a_partition_is_answered_when_that_is_close
     url = await web.start()
     task: Any = SimpleNamespace(
         number=0, state=TaskState.READY, events_offset=0, lag=3, error=None, missing_topics=(),
+        keys=SimpleNamespace(missing=False, notice=""),
         fold=Partition(0), actor=None,
     )  # fmt: skip
     context = SimpleNamespace(layout=SimpleNamespace(partitions=1))

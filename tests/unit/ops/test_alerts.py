@@ -38,6 +38,7 @@ CASES: Final[dict[str, dict[str, str]]] = {
     "BacklogOld": {f"dalsegno_backlog_age_seconds{{{_P0}}}": "31"},
     "CheckpointOld": {f"dalsegno_checkpoint_age_seconds{{{_P0}}}": "31"},
     "DeadLetters": {'dalsegno_dead_letters_total{reason="no_mac"}': "once"},
+    "SigningKeyMissing": {f"dalsegno_signing_key_missing{{{_E1},{_P0}}}": "1"},
     "OutputOmitted": {
         'dalsegno_outputs_omitted_total{channel="escalations",reason="too_large"}': "once"
     },
