@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from dalsegno.schemas.intake import Intake
+from dalsegno.streams.core.meaning import as_now
+from dalsegno.streams.core.state_codec import StateCorrupt
 from dalsegno.streams.engine.errors import PositionLostError
 from dalsegno.streams.engine.fold import Fold, FoldFactory
 from dalsegno.streams.engine.header_names import LenientHeaders
@@ -126,17 +128,24 @@ def saved_parts(reader: LogReader, changelog: str, partition: int) -> dict[bytes
 
 
 def differences(folded: dict[bytes, bytes], saved: dict[bytes, bytes]) -> Iterator[str]:
-    """What is not the same, one line each."""
+    """What is not the same, one line each. What was saved by another release is, in other bytes."""
     for key in sorted(folded.keys() | saved.keys()):
         have, want = saved.get(key), folded.get(key)
-        if have != want:
-            if have is None:
-                what = "missing in the changelog"
-            elif want is None:
-                what = "in the changelog, not in the fold"
-            else:
-                what = f"changelog {len(have)} bytes, fold {len(want)} bytes, not the same"
+        if have != want and (what := _unlike(key, have, want)):
             yield f"{key.hex()} ({key.decode(errors='replace')!r}): {what}"
+
+
+def _unlike(key: bytes, have: bytes | None, want: bytes | None) -> str:
+    """In what two parts differ that are not the same bytes; empty if they mean the same."""
+    if have is None:
+        return "missing in the changelog"
+    if want is None:
+        return "in the changelog, not in the fold"
+    what = f"changelog {len(have)} bytes, fold {len(want)} bytes, not the same"
+    try:
+        return "" if as_now(key, have) == as_now(key, want) else what
+    except StateCorrupt as error:
+        return f"{what}: {error}"
 
 
 def verify(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tests.simulation.clock import Future, Process, Step, first_of
 from tests.simulation.log import Changelog, Entry, Producer
 from tests.simulation.monitor import Watch
-from tests.simulation.upgrade import code_for
+from tests.simulation.upgrade import code_for, saved_by
 
 from dalsegno.schemas.control import ClockTick
 from dalsegno.storage.warm import Place
@@ -157,6 +157,8 @@ class Session:
         if not self.alive:
             return False
         parts = self.partition.capture()
+        if self.world.upgrade is not None:
+            parts = saved_by(self.engine.rules_known, parts)
         captured_ms = self.world.scheduler.now_ms
         position = self.partition.position
         needed = self.enqueued

@@ -1,6 +1,7 @@
 """A rolling upgrade: new code everywhere under the old rules, then the marker in the log.
 
-The second rules version exists only here: under it handoffs may be started one second longer.
+The second rules version exists only here: under it handoffs may be started one second longer. And
+the old code saves runs without the last field of their headers and rows, as if it came since.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dalsegno.schemas.control import RulesChanged
 from dalsegno.streams.core.actions import Output
 from dalsegno.streams.core.partition import Partition
 from dalsegno.streams.core.record import Record
+from dalsegno.streams.core.state_codec import KIND_RUN, PREFIX_BYTES, read_prefix
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -21,6 +23,33 @@ if TYPE_CHECKING:
 OLD_CODE: Final = (1,)
 NEW_CODE: Final = (1, 2)
 LONGER_MS: Final = 1_000
+
+
+_decode: Final = msgspec.msgpack.Decoder(list[list[object] | None]).decode
+_decode_head: Final = msgspec.msgpack.Decoder(list[object]).decode
+_encode: Final = msgspec.msgpack.Encoder().encode
+
+
+Captured = list[tuple[bytes, bytes | None]]
+
+
+def saved_by(rules_known: tuple[int, ...], parts: Captured) -> Captured:
+    """What a checkpoint of this code writes."""
+    if rules_known == NEW_CODE:
+        return parts
+    return [(key, value and _as_before(key, value)) for key, value in parts]
+
+
+def _as_before(key: bytes, value: bytes) -> bytes:
+    if key[:1] == b"s":
+        return _encode([row and _without_last(row) for row in _decode(value)])
+    if key[:1] != b"r" or read_prefix(value).kind != KIND_RUN:
+        return value
+    return value[:PREFIX_BYTES] + _encode(_without_last(_decode_head(value[PREFIX_BYTES:])))
+
+
+def _without_last(fields: list[object]) -> list[object]:
+    return fields if fields[-1] else fields[:-1]
 
 
 class TwoRules(Partition):

@@ -28,7 +28,8 @@ from dalsegno.streams.core.state_digest import digest_of
 from dalsegno.streams.core.timers import Timers
 
 OWN_KEY: Final = b"\0faults"
-_POINT: Final = b"f"
+# With the point's name behind it.
+POINT_KEY: Final = b"f"
 _EVENTS: Final = "events"
 # Points that one partition keeps: beyond it a new name is refused, and the reports say so.
 POINTS_MAX: Final = 1_024
@@ -71,7 +72,7 @@ def point_of_part(key: bytes, value: bytes) -> FaultPoint | None:
 
     Raises `StateCorrupt`.
     """
-    if key[:1] != _POINT:
+    if key[:1] != POINT_KEY:
         return None
     try:
         return _point_part.decode(value)
@@ -275,7 +276,10 @@ class FaultPoints:
         """Parts that changed since the last call, and always the partition's own."""
         names, self._dirty = self._dirty, {}
         out: list[tuple[bytes, bytes | None]] = [
-            (_POINT + name.encode(), _encode(self._points[name]) if name in self._points else None)
+            (
+                POINT_KEY + name.encode(),
+                _encode(self._points[name]) if name in self._points else None,
+            )
             for name in names
         ]
         out.append((OWN_KEY, self._own()))
@@ -283,7 +287,7 @@ class FaultPoints:
 
     def parts(self) -> dict[bytes, bytes]:
         """The whole state."""
-        out = {_POINT + name.encode(): _encode(point) for name, point in self._points.items()}
+        out = {POINT_KEY + name.encode(): _encode(point) for name, point in self._points.items()}
         out[OWN_KEY] = self._own()
         return out
 

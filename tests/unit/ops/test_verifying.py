@@ -5,9 +5,11 @@ from __future__ import annotations
 from contextlib import nullcontext
 from typing import cast
 
+import msgspec
 import pytest
 from msgspec import structs
 from tests.unit.core.log import Log, chain, pack
+from tests.unit.core.test_layouts import later_release
 from tests.unit.storage.test_sweep import Bucket
 
 from dalsegno.ops import verifying
@@ -22,6 +24,7 @@ from dalsegno.storage.archive.records import Kept, pack_records
 from dalsegno.storage.archive.segment import Kind, SegmentWriter
 from dalsegno.streams.core.partition import Partition
 from dalsegno.streams.core.record import Record
+from dalsegno.streams.core.state_codec import PREFIX_BYTES
 from dalsegno.streams.core.tombstones import digest_of_id
 from dalsegno.streams.engine.settings import EngineSettings
 from dalsegno.streams.engine.verify import PartitionReport
@@ -125,6 +128,19 @@ def test_a_difference_is_found() -> None:
     assert len(report.differences) == 1
     assert key.hex() in report.differences[0]
     assert _result(report).startswith("1 differences; events up to 6")
+
+
+def test_what_the_release_before_saved_is_no_difference() -> None:
+    """The fold has more fields than what nothing has touched since the upgrade."""
+    log = some_work()
+    records = [kept(each) for each in log.records]
+    saved = log.partition.parts()
+    key = b"ra"
+    fields = msgspec.msgpack.decode(saved[key][PREFIX_BYTES:])
+    unlike = saved[key][:PREFIX_BYTES] + msgspec.msgpack.encode([*fields[:3], 9, *fields[4:]])
+    with later_release():
+        assert verified(log, archive_of(records), saved).differences == ()
+        assert len(verified(log, archive_of(records), {**saved, key: unlike}).differences) == 1
 
 
 def blanked(log: Log) -> list[Kept]:
