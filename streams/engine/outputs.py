@@ -8,6 +8,9 @@ its first failure a channel gives it nothing more, until all is rebuilt from the
 The broker helps: it refuses a batch whose predecessor is missing. But not of a producer that it
 does not know in that partition, or has forgotten: there it takes any batch for the first. So the
 first record goes alone, and everything else follows when it has been appended.
+
+For the same reason only the last of what leaves together is heard of: it was appended if all before
+it were. In channels that go to several partitions each record is heard of by itself.
 """
 
 from __future__ import annotations
@@ -50,14 +53,14 @@ def lane_of(channel: str) -> str:
 class Channel:
     """One output channel: what gathers while records are on their way leaves together after them.
 
-    `heard(channel, error)` is called for each record that was appended, or was not.
+    `heard(channel, count, error)` is called when `count` more records were appended, or were not.
     """
 
     def __init__(
         self,
         name: str,
         producer: IdempotentProducer,
-        heard: Callable[[Channel, KafkaError | None], None],
+        heard: Callable[[Channel, int, KafkaError | None], None],
     ) -> None:
         self.name = name
         self.enqueued = 0
@@ -70,7 +73,8 @@ class Channel:
         self._known = not name.startswith(_QUEUE)
         self._loop = asyncio.get_running_loop()
         # The order matters in the channels that go to one partition; the others repeat everything.
-        self._in_order_until_s = math.inf if name in KEYED_CHANNELS else -math.inf
+        self._keyed = name in KEYED_CHANNELS
+        self._in_order_until_s = math.inf if self._keyed else -math.inf
         self._looking: asyncio.Task[None] | None = None
 
     def add(self, record: OutRecord) -> None:
@@ -87,21 +91,29 @@ class Channel:
             if self._looking is None:
                 self._looking = asyncio.create_task(self._look(held[0].topic))
             return
-        send, acked = self._producer.send, self._acked
         in_order = self._loop.time() < self._in_order_until_s
-        most = BATCH_RECORDS_MAX if in_order else FIRST_RECORDS
+        count = min(len(held), BATCH_RECORDS_MAX if in_order else FIRST_RECORDS)
+        send, unheard = self._producer.send, self._each if self._keyed else None
         try:
-            for _ in range(min(len(held), most)):
-                send(held.popleft(), acked)
+            for _ in range(count - 1):
+                send(held.popleft(), unheard)
                 self._flying += 1
+            self._flying += 1
+            send(held.popleft(), unheard or self._all)
         except OutcomeUnknownError:
-            self._heard(self, KafkaError(KafkaError._FATAL))
+            self._heard(self, 0, KafkaError(KafkaError._FATAL))
 
-    def _acked(self, error: KafkaError | None, _message: Message) -> None:
-        self._flying -= 1
+    def _each(self, error: KafkaError | None, _message: Message) -> None:
+        self._acked(1, error)
+
+    def _all(self, error: KafkaError | None, _message: Message) -> None:
+        self._acked(self._flying, error)
+
+    def _acked(self, count: int, error: KafkaError | None) -> None:
+        self._flying -= count
         if error is None:
-            self.acked += 1
-        self._heard(self, error)
+            self.acked += count
+        self._heard(self, count, error)
         if self._flying == 0:
             if error is None:
                 until_s = self._loop.time() + _KNOWN_S
@@ -184,13 +196,13 @@ class Outputs:
         del self._marks[channel]
         return False
 
-    def _heard(self, channel: Channel, error: KafkaError | None) -> None:
+    def _heard(self, channel: Channel, count: int, error: KafkaError | None) -> None:
         if self._closed:
             return
         if error is not None:
             self._fail(channel, OutcomeUnknownError(f"output to {channel.name}: {error}"))
             return
-        self.unacked -= 1
+        self.unacked -= count
         if not self._settling:  # once for all that were acknowledged together
             self._settling = True
             asyncio.get_running_loop().call_soon(self._settle)

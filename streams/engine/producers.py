@@ -98,10 +98,11 @@ class IdempotentProducer:
         if self.spoilt and self._users <= 0:
             await self.close()
 
-    def send(self, record: OutRecord, acked: Acked) -> None:
+    def send(self, record: OutRecord, acked: Acked | None) -> None:
         """Append a record, after all that were given to it before for the same partition.
 
-        `acked` hears of it on the event loop. Raises `OutcomeUnknownError` if it takes no more.
+        `acked` hears of it on the event loop; None: nobody does. Raises `OutcomeUnknownError` if
+        it takes no more.
         """
         try:
             self._handle.producer.produce(

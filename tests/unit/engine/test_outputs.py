@@ -9,9 +9,9 @@ from confluent_kafka import KafkaError
 from tests.unit.engine.test_encoding import transition
 
 from dalsegno.schemas.codec import encode
-from dalsegno.schemas.outputs import Handoff
+from dalsegno.schemas.outputs import Answer, AnswerType, Handoff
 from dalsegno.schemas.topics import Topics
-from dalsegno.streams.core.actions import Action, Audit, Dispatch, Output
+from dalsegno.streams.core.actions import Action, Audit, Dispatch, Output, Reply
 from dalsegno.streams.core.sequence import Sequence
 from dalsegno.streams.engine import outputs as module
 from dalsegno.streams.engine.encoding import Encoder, OutRecord
@@ -26,13 +26,13 @@ class FakeProducer:
 
     def __init__(self) -> None:
         self.log: list[int] = []
-        self.pending: list[tuple[OutRecord, Acked]] = []
+        self.pending: list[tuple[OutRecord, Acked | None]] = []
         self.topics = True
         self.asked = 0
         self.refuses = False
         self.spoilt = False
 
-    def send(self, record: OutRecord, acked: Acked) -> None:
+    def send(self, record: OutRecord, acked: Acked | None) -> None:
         if self.refuses:
             raise OutcomeUnknownError("it takes no more")
         self.pending.append((record, acked))
@@ -47,11 +47,15 @@ class FakeProducer:
             sequence = sequence_of(record.headers)
             assert sequence is not None
             self.log.append(sequence.count)
-            acked(None, None)  # type: ignore[arg-type]
+            if acked is not None:
+                acked(None, None)  # type: ignore[arg-type]
 
     def lose(self) -> None:
-        _, acked = self.pending.pop(0)
-        acked(KafkaError(KafkaError._MSG_TIMED_OUT), None)  # type: ignore[arg-type]
+        """The first of them is given up, and so is all that follows it."""
+        lost, self.pending = self.pending, []
+        for _, acked in lost:
+            if acked is not None:
+                acked(KafkaError(KafkaError._MSG_TIMED_OUT), None)  # type: ignore[arg-type]
 
     async def release(self) -> None:
         pass
@@ -65,7 +69,7 @@ class Bench:
         encoder = Encoder(
             Topics("t"),
             0,
-            {},
+            {"t.control": 4},
             size_max=lambda _topic: 10_000,
             encode=encode,
             omitted=lambda _channel, _reason: None,
@@ -109,6 +113,10 @@ def handoff() -> Dispatch:
     return Dispatch("new", made)
 
 
+def answer() -> Reply:
+    return Reply(Answer(reply_to="worker", run_id="r", answer=AnswerType.ACCEPTED))
+
+
 async def settle() -> None:
     for _ in range(10):
         await asyncio.sleep(0)
@@ -147,15 +155,39 @@ async def test_a_producer_that_has_sent_nothing_for_long_begins_anew(
 
 
 @pytest.mark.usefixtures("known")
-async def test_what_was_acknowledged_together_is_told_once() -> None:
+async def test_what_left_together_counts_once_all_of_it_is_appended() -> None:
     bench = Bench()
     bench.add(1, 6)
     assert bench.outputs.unacked == 6
-    bench.producer.append(4)
+    bench.producer.append(5)
     await settle()
-    assert bench.producer.log == [1, 2, 3, 4]
-    assert bench.outputs.unacked == 2
+    assert bench.outputs.unacked == 6
+    assert bench.moved == 0
+    bench.producer.append(1)
+    await settle()
+    assert bench.producer.log == [1, 2, 3, 4, 5, 6]
+    assert bench.outputs.unacked == 0
     assert bench.moved == 1
+
+
+async def test_records_for_several_partitions_count_one_by_one() -> None:
+    bench = Bench()
+    bench.add(1, 3, answer())
+    bench.producer.append(2)
+    await settle()
+    assert bench.outputs.unacked == 1
+    bench.producer.append(1)
+    await settle()
+    assert bench.outputs.unacked == 0
+
+
+async def test_one_of_several_partitions_that_fails_fails_the_task() -> None:
+    bench = Bench()
+    bench.add(1, 3, answer())
+    bench.producer.append(1)
+    bench.producer.lose()
+    assert len(bench.failures) == 1
+    assert bench.producer.spoilt
 
 
 @pytest.mark.usefixtures("known")
@@ -178,11 +210,12 @@ async def test_after_a_failure_nothing_more_leaves() -> None:
     bench = Bench()
     bench.add(1, 3)
     bench.add(4, 4)
-    bench.producer.lose()
+    bench.producer.append(1)
     bench.producer.lose()
     bench.add(5, 6)
     await settle()
-    assert len(bench.producer.pending) == 1
+    assert bench.producer.pending == []
+    assert bench.producer.log == [1]
     assert bench.producer.spoilt
     assert len(bench.failures) == 1
 
@@ -204,15 +237,16 @@ async def test_acknowledgements_after_the_end_change_nothing() -> None:
     assert bench.moved == 0
 
 
-async def test_a_checkpoint_waits_for_exactly_what_was_queued() -> None:
+async def test_a_checkpoint_waits_for_what_was_queued_and_what_left_with_it() -> None:
     bench = Bench()
     bench.add(1, 2)
     waiting = asyncio.ensure_future(bench.outputs.acknowledged(bench.outputs.queued()))
     bench.add(3, 3)
     bench.producer.append(1)
     await settle()
+    bench.add(4, 4)
     assert not waiting.done()
-    bench.producer.append(1)
+    bench.producer.append(2)
     await settle()
     assert waiting.done()
     assert bench.outputs.unacked == 1
