@@ -7,8 +7,9 @@ import msgspec
 from dalsegno.streams.core.sequence import Sequence
 
 
-class Attempt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """An attempt that was dispatched, or is running.
+class Attempt(msgspec.Struct, frozen=True, gc=False):
+    """An attempt that was dispatched, or is running. The fold makes one for nearly every event, by
+    position.
 
     `running` is false from the dispatch until the step has started; `worker` and `incarnation` are
     empty until then. `sequence` is that of its handoff (None where a service runs the step).

@@ -28,18 +28,19 @@ def attempt(run: Run, place: int) -> Attempt | None:
     sequence = None
     if flight.offset >= 0:
         sequence = Sequence(flight.offset, flight.index, flight.count)
+    # By position, in the order of the class: see there.
     return Attempt(
-        run_id=run.id,
-        step=step.name,
-        epoch=row.epoch,
-        step_type=f"{run.head.flow}/{step.name}",
-        running=row.state is RUNNING,
-        queue=step.queue,
-        since_ms=flight.since_ms,
-        heartbeat_ms=step.heartbeat_ms,
-        timeout_ms=step.timeout_ms,
-        sequence=sequence,
-        start_by_ms=flight.start_by_ms,
-        worker=flight.worker,
-        incarnation=flight.incarnation,
+        run.id,
+        step.name,
+        row.epoch,
+        f"{run.head.flow}/{step.name}",
+        row.state is RUNNING,
+        step.queue,
+        flight.since_ms,
+        step.heartbeat_ms,
+        step.timeout_ms,
+        sequence,
+        flight.start_by_ms,
+        flight.worker,
+        flight.incarnation,
     )

@@ -367,10 +367,11 @@ class Runs(HeldRuns):
         keys = self._flights
         self._flights = {}
         out: list[tuple[tuple[str, str], Attempt | None]] = []
-        for run_id, step in keys:
+        for key in keys:
+            run_id, step = key
             held = self.get(run_id)
             if step:
-                out.append(((run_id, step), attempt_of(held, step)))
+                out.append((key, attempt_of(held, step)))
             elif isinstance(held, Run):
                 for place, row in enumerate(held.rows):
                     if row.flight is not None and aloft(held.head):

@@ -70,13 +70,16 @@ class Handoffs:
         queue.in_time.discard(key)
         self._note(queue, key, attempt)
 
-    def pop(self, key: Key) -> Attempt | None:
-        """The attempt started, or left."""
+    def pop(self, key: Key) -> tuple[Attempt, bool] | None:
+        """The attempt started, or left. With it, whether a worker is known to have taken the
+        handoff early enough to start it.
+        """
         for queue in self._queues.values():
             attempt = queue.waiting.pop(key, None)
             if attempt is not None:
+                in_time = key in queue.in_time
                 queue.in_time.discard(key)
-                return attempt
+                return attempt, in_time
         return None
 
     def mark(self, mark: Mark, now_ms: int) -> None:
@@ -100,8 +103,10 @@ class Handoffs:
                 self._note(queue, key, attempt)
 
     def _note(self, queue: _Queue, key: Key, attempt: Attempt) -> None:
+        if not self.taken(attempt):
+            return
         margin_ms = min(self._margin_ms, _limit_ms(attempt) // 2)
-        if self.taken(attempt) and queue.taken_ms <= attempt.start_by_ms - margin_ms:
+        if queue.taken_ms <= attempt.start_by_ms - margin_ms:
             queue.in_time.add(key)
 
     def taken(self, attempt: Attempt) -> bool:
@@ -109,10 +114,6 @@ class Handoffs:
         queue = self._queues.get(attempt.queue)
         place = place_of(attempt)
         return queue is not None and place is not None and place <= queue.taken
-
-    def taken_in_time(self, key: Key) -> bool:
-        """Whether a worker is known to have taken the waiting handoff early enough to start it."""
-        return any(key in queue.in_time for queue in self._queues.values())
 
     def restarted(self, worker: str, incarnation: int) -> Iterator[tuple[Key, Attempt]]:
         """The worker runs as `incarnation` now: yield what earlier ones took and never started."""

@@ -106,7 +106,9 @@ class Monitor:
             if finished:
                 self._silence.finished(slot, self._clock.now_ms)
             self._watches.remove(key)
-        self._leave(key, attempt)
+            self._findings.drop(key)  # it had started, so no handoff of it waits
+        else:
+            self._leave(key, attempt)
         if attempt is None:
             return
         if attempt.running:
@@ -271,7 +273,7 @@ class Monitor:
         since_ms = self._clock.latest_at(attempt.since_ms) if begun else attempt.since_ms
         slot = self._watches.add(key, attempt.epoch, self._kinds.of(attempt), process, since_ms)
         if begun:
-            self._silence.watch(slot)
+            self._silence.begin(slot)
         if process is not None:
             newest = self._workers.incarnation(process.name)
             self._found_replaced(slot, newest, self._clock.now_ms)
@@ -288,11 +290,11 @@ class Monitor:
 
     def _leave(self, key: Key, successor: Attempt | None) -> None:
         """The attempt before is over. One that was taken and never started is lost even so."""
-        in_time = self._handoffs.taken_in_time(key)
-        handoff = self._handoffs.pop(key)
-        if handoff is None:
+        left = self._handoffs.pop(key)
+        if left is None:
             self._findings.drop(key)
             return
+        handoff, in_time = left
         expired = (
             successor is not None
             and successor.epoch > handoff.epoch

@@ -27,8 +27,14 @@ class Silence:
         self._refilled_ms = 0
 
     def watch(self, slot: int) -> None:
-        """Set the first deadline of a slot that was just added."""
+        """Set the deadline of a slot."""
         self._deadlines.put(slot, self._next_ms(slot), len(self._watches))
+
+    def begin(self, slot: int) -> None:
+        """A slot was just added, and is looked at with the next question: most attempts of a log
+        that is caught up with are over by then, and never need a deadline.
+        """
+        self._deadlines.put(slot, self._watches.heard_ms[slot], len(self._watches))
 
     def anchor(self, at_ms: int) -> None:
         """The clock starts at append time `at_ms`: slots hold append times until now."""
