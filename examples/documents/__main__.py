@@ -17,10 +17,10 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from dalsegno.client import RunResult
+from examples.closing_table import show_facts
 from examples.documents.facts import Facts, gather
 from examples.documents.scenario import Scenario
 from examples.documents.services import reads
@@ -28,12 +28,9 @@ from examples.documents.sources import RECORDS, documents
 from examples.stage import Stage
 
 
-def show(console: Console, facts: Facts, verified: bool, seconds: float) -> None:
-    """The closing table."""
-    table = Table(title="facts, from the services' books, the reports and the log")
-    table.add_column("what")
-    table.add_column("count", justify="right")
-    rows = [
+def lines(facts: Facts) -> list[tuple[str, object]]:
+    """The lines of the closing table."""
+    return [
         ("documents", facts.documents),
         ("reports filed, each once", facts.filed),
         *[(f"conclusion {how}", count) for how, count in sorted(facts.conclusions.items())],
@@ -47,14 +44,7 @@ def show(console: Console, facts: Facts, verified: bool, seconds: float) -> None
         ("consumers, all given the newest context", facts.consumers),
         ("bytes of a document, mean", facts.document_bytes),
         *[(f"bytes of the inputs of {step}, mean", n) for step, n in facts.handoffs.items()],
-        ("log folded again equals the tables", "yes" if verified else "NO"),
-        ("whole example", f"{seconds:.0f} s"),
     ]
-    for label, value in rows:
-        table.add_row(label, str(value))
-    console.print(table)
-    for fault in facts.faults:
-        console.print(Text(f"WRONG: {fault}", style="red"))
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -85,7 +75,9 @@ def main(argv: list[str] | None = None) -> int:
         console.print(Text(scenario.shown))
     for decision, told in scenario.refused.items():
         console.print(Text(f"refused: {decision}: {told}"))
-    show(console, facts, verified, time.monotonic() - begun)
+    title = "facts, from the services' books, the reports and the log"
+    seconds = time.monotonic() - begun
+    show_facts(console, title, lines(facts), verified=verified, seconds=seconds, wrong=facts.faults)
     return 0 if facts.right and verified and facts.filed == facts.documents else 1
 
 

@@ -18,10 +18,10 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from dalsegno.client import RunResult
+from examples.closing_table import show_facts
 from examples.reconciliation.facts import Facts, gather
 from examples.reconciliation.rules import accounts
 from examples.reconciliation.scenario import Scenario
@@ -32,10 +32,9 @@ def _euros(cents: int) -> str:
     return f"{cents / 100:,.2f}"
 
 
-def show(console: Console, facts: Facts, verified: bool, seconds: float) -> None:
-    """The closing table."""
-    table = Table(title="facts, from the services' books and the log", show_header=False)
-    rows = [
+def lines(facts: Facts) -> list[tuple[str, object]]:
+    """The lines of the closing table."""
+    return [
         ("accounts", facts.accounts),
         ("reconciled: ledger and bank agree", facts.reconciled),
         ("taken back: nothing of it stands", facts.taken_back),
@@ -52,14 +51,7 @@ def show(console: Console, facts: Facts, verified: bool, seconds: float) -> None
         ("the bank says, €", _euros(facts.bank)),
         ("ledger and standing bookings say, €", _euros(facts.books)),
         ("difference of the accounts taken back, €", _euros(facts.left_open)),
-        ("log folded again equals the tables", "yes" if verified else "NO"),
-        ("whole example", f"{seconds:.0f} s"),
     ]
-    for label, value in rows:
-        table.add_row(label, str(value))
-    console.print(table)
-    for fault in facts.faults:
-        console.print(Text(f"WRONG: {fault}", style="red"))
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -87,7 +79,8 @@ def main(argv: list[str] | None = None) -> int:
         facts = gather(stage.bootstrap, stage.topics, folder, names)
     console.print(Text("one of the packages, as the clerk saw it:", style="bold"))
     console.print(Text(scenario.shown))
-    show(console, facts, verified, time.monotonic() - begun)
+    title, seconds = "facts, from the services' books and the log", time.monotonic() - begun
+    show_facts(console, title, lines(facts), verified=verified, seconds=seconds, wrong=facts.faults)
     return 0 if facts.right and verified and facts.asked else 1
 
 

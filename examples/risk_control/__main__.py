@@ -27,13 +27,14 @@ from dalsegno.ops.embedded import EmbeddedKafka
 from dalsegno.ops.embedded.ports import free_ports
 from dalsegno.ops.embedded.s3 import EmbeddedS3
 from dalsegno.schemas.topics import Topics
+from examples.closing_table import show_facts
 from examples.risk_control import facts, second_act
 from examples.risk_control.faults import Fault, Timeline
 from examples.risk_control.flow import risk
 from examples.risk_control.outage import Outage
 from examples.risk_control.processes import Fleet, wait_for
 from examples.risk_control.rules import SERVICES, applicant
-from examples.risk_control.screen import Screen, show_facts
+from examples.risk_control.screen import Screen, lines
 
 CLI = ["-m", "dalsegno.ops.cli"]
 STARTS_PER_S = 8.0
@@ -227,7 +228,8 @@ def main(argv: list[str] | None = None) -> int:
         verified = demo.verified()
         found = facts.gather(demo.kafka.bootstrap, Topics(), demo.ledgers, options.seed, both)
         demo.report(console.width)
-        show_facts(console, found, verified, time.monotonic() - begun)
+        title, seconds = "facts, from the services' ledgers and the log", time.monotonic() - begun
+        show_facts(console, title, lines(found), verified=verified, seconds=seconds)
         known = demo.history(console, f"app-{options.seed}-{len(first):04d}")
         console.print(f"whole demo: {time.monotonic() - begun:.0f} s")
         return 0 if found.right and verified and known and found.runs == both else 1

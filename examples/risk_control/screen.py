@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rich.console import Console, Group
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
@@ -47,10 +47,9 @@ class Screen:
         return "[green]up[/]" if self._fleet.alive(name) else "[red]down[/]"
 
 
-def show_facts(console: Console, facts: Facts, verified: bool, seconds: float) -> None:
-    """The closing table."""
-    table = Table(title="facts, from the services' ledgers and the log", show_header=False)
-    rows = [
+def lines(facts: Facts) -> list[tuple[str, object]]:
+    """The lines of the closing table."""
+    return [
         ("runs", facts.runs),
         ("finished right", facts.finished_right),
         ("finished wrong", facts.finished_wrong),
@@ -62,9 +61,4 @@ def show_facts(console: Console, facts: Facts, verified: bool, seconds: float) -
         ("mean time to recovery", f"{facts.recovery_mean_s:.2f} s"),
         ("longest time to recovery", f"{facts.recovery_max_s:.2f} s"),
         ("rework rate (attempts beyond the first per step)", f"{facts.rework_rate:.3f}"),
-        ("log folded again equals the tables", "yes" if verified else "NO"),
-        ("whole demo", f"{seconds:.0f} s"),
     ]
-    for label, value in rows:
-        table.add_row(label, str(value))
-    console.print(table)

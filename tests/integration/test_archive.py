@@ -12,7 +12,7 @@ from typing import NotRequired, TypedDict
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
-from tests.integration.engine.harness import Lab, metric, wait_for
+from tests.integration.engine.harness import EngineProcess, Lab, metric, wait_for
 
 from dalsegno.client import Client, ContextSchema, Flow, Secret
 from dalsegno.ops.archived import ArchiveGap, audit, chain_of, open_archive
@@ -85,16 +85,23 @@ def command(environment: dict[str, str], *arguments: str) -> subprocess.Complete
     )
 
 
+def archiving(
+    lab: Lab, where: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> tuple[EngineSettings, EngineProcess, Client]:
+    """Settings, also of this process from now on; an engine that is ready, and a client."""
+    for name, value in {**lab.environment(), **where}.items():
+        monkeypatch.setenv(name, value)
+    engine = lab.engine(fold="served", **where)
+    engine.wait_ready()
+    client = Client(bootstrap_servers=lab.bootstrap, prefix=lab.prefix)
+    return EngineSettings(), engine, client
+
+
 def test_a_runs_history_comes_from_the_bucket_alone_though_engine_and_store_were_killed(
     lab: Lab, s3: EmbeddedS3, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     where = environment(s3)
-    for name, value in {**lab.environment(), **where}.items():
-        monkeypatch.setenv(name, value)
-    settings = EngineSettings()
-    engine = lab.engine(fold="served", **where)
-    engine.wait_ready()
-    client = Client(bootstrap_servers=lab.bootstrap, prefix=lab.prefix)
+    settings, engine, client = archiving(lab, where, monkeypatch)
 
     def start(first: int) -> None:
         client.start_many(
@@ -178,12 +185,7 @@ def test_a_live_runs_history_goes_on_in_the_log_and_a_gap_is_said_to_be_one(
     lab: Lab, s3: EmbeddedS3, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     where = environment(s3)
-    for name, value in {**lab.environment(), **where}.items():
-        monkeypatch.setenv(name, value)
-    settings = EngineSettings()
-    engine = lab.engine(fold="served", **where)
-    engine.wait_ready()
-    client = Client(bootstrap_servers=lab.bootstrap, prefix=lab.prefix)
+    settings, engine, client = archiving(lab, where, monkeypatch)
     number = partition_for("live", PARTITIONS)
     asyncio.run(lab.send_bad_header_name(number))
     client.start(observed(), {"amount": 1}, run_id="live")

@@ -43,17 +43,19 @@ def test_flows_beyond_the_bound_share_one_value() -> None:
     assert 'dalsegno_steps_dispatched_total{flow="other"} 25.0' in lines
 
 
+def moved(
+    metrics: EngineMetrics, at_ms: int, before: StepState, after: StepState, *, epoch: int = 1
+) -> None:
+    changes = (StepChange(step="s", before=before, after=after, epoch=epoch),)
+    audit = Audit(transition(at_ms=at_ms, changes=changes))
+    metrics.signals.outputs([Output(Sequence(0, 0, 1), audit)])
+
+
 def test_recovery_runs_from_the_first_failure_to_the_completion() -> None:
     metrics = EngineMetrics()
-
-    def change(at_ms: int, before: StepState, after: StepState) -> None:
-        changes = (StepChange(step="s", before=before, after=after, epoch=1),)
-        audit = Audit(transition(at_ms=at_ms, changes=changes))
-        metrics.signals.outputs([Output(Sequence(0, 0, 1), audit)])
-
-    change(1_000, StepState.RUNNING, StepState.BACKING_OFF)
-    change(9_000, StepState.RUNNING, StepState.BACKING_OFF)
-    change(13_500, StepState.RUNNING, StepState.COMPLETED)
+    moved(metrics, 1_000, StepState.RUNNING, StepState.BACKING_OFF)
+    moved(metrics, 9_000, StepState.RUNNING, StepState.BACKING_OFF)
+    moved(metrics, 13_500, StepState.RUNNING, StepState.COMPLETED)
     metrics.signals.outputs(
         [Output(Sequence(1, 0, 1), Audit(transition(outcome=Outcome.REFUSED, reason="why")))]
     )
@@ -97,14 +99,8 @@ def test_decisions_are_timed_and_reminders_are_no_questions() -> None:
 
 def test_a_step_given_out_again_at_once_was_damaged_and_one_whose_turn_came_was_not() -> None:
     metrics = EngineMetrics()
-
-    def change(at_ms: int, before: StepState, after: StepState) -> None:
-        changes = (StepChange(step="s", before=before, after=after, epoch=2),)
-        audit = Audit(transition(at_ms=at_ms, changes=changes))
-        metrics.signals.outputs([Output(Sequence(0, 0, 1), audit)])
-
-    change(1_000, StepState.HELD, StepState.READY)
-    change(2_000, StepState.RUNNING, StepState.DISPATCHED)
-    change(5_000, StepState.RUNNING, StepState.COMPLETED)
+    moved(metrics, 1_000, StepState.HELD, StepState.READY, epoch=2)
+    moved(metrics, 2_000, StepState.RUNNING, StepState.DISPATCHED, epoch=2)
+    moved(metrics, 5_000, StepState.RUNNING, StepState.COMPLETED, epoch=2)
     metrics.signals.flush()
     assert 'dalsegno_recovery_seconds_sum{flow="other"} 3.0' in metrics.text().decode()
