@@ -29,7 +29,7 @@ def show(
     With --json the document opens with the fields of a TaskContext; `run` holds the rest.
     """
     from dalsegno.ops.kafka.engines import Engines
-    from dalsegno.ops.run_view import context_of, run_row, steps_of, task_context
+    from dalsegno.ops.run_view import context_of, task_context
 
     if at >= 0:
         show_at(run_id, at, json=json)
@@ -44,6 +44,20 @@ def show(
         rest = {name: value for name, value in run.items() if name != "context"}
         print_json({**task_context(run), "run": rest})
         return
+    _show_run(run)
+    if isinstance(run.get("archived"), dict):
+        return
+    context = context_of(run)
+    print()
+    fields = context.items() if isinstance(context, dict) else ()
+    print_table(("field", "value"), ((name, repr(value)[:200]) for name, value in fields), "")
+    print()
+    _show_steps(run)
+
+
+def _show_run(run: Mapping[str, object]) -> None:
+    from dalsegno.ops.run_view import run_row
+
     names = ("run", "flow", "state", "run version", "steps done", "at", "expires")
     rows = [*zip(names, run_row(run), strict=True)]
     told = ("waiting_for", "reason", "detail", "gate", "context_bytes")
@@ -52,13 +66,11 @@ def show(
     if isinstance(archived, dict):
         rows += _archived(archived, run)
     print_table(("what", "value"), rows, "")
-    if isinstance(archived, dict):
-        return
-    context = context_of(run)
-    print()
-    fields = context.items() if isinstance(context, dict) else ()
-    print_table(("field", "value"), ((name, repr(value)[:200]) for name, value in fields), "")
-    print()
+
+
+def _show_steps(run: Mapping[str, object]) -> None:
+    from dalsegno.ops.run_view import steps_of
+
     columns = ("step", "state", "epoch", "failures", "infra_failures", "worker", "reason")
     print_table(
         (*(column.replace("_", " ") for column in columns), "timeout", "heartbeat", "due"),

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from dalsegno.streams.client.errors import DeliveryFailed
 
 _ANSWER = "5s"
+_RESULT = (
+    "run_id", "state", "run_version", "context", "context_omitted", "reason", "detail",
+)  # fmt: skip
 
 
 def start(
@@ -37,16 +40,12 @@ def start(
     from dalsegno.ops.flow_loader import load_flow
     from dalsegno.ops.logs import silence_clients
     from dalsegno.streams.client.client import Client, new_run_id
-    from dalsegno.streams.client.durations import to_ms
     from dalsegno.streams.client.errors import DeliveryFailed, WaitTimeout
 
     silence_clients()
 
     wanted, inputs = load_flow(flow), read_input(source)
-    try:
-        to_ms(wait or 0, "--wait")
-    except ValueError as error:
-        raise UsageFault(str(error)) from error
+    _check_duration(wait)
     settings = read_settings()
     with Client(
         bootstrap_servers=settings.bootstrap_servers, prefix=settings.prefix, name="cli"
@@ -64,20 +63,21 @@ def start(
             return
         result = client.wait(started, wait)
     if json:
-        fields = (
-            "run_id",
-            "state",
-            "run_version",
-            "context",
-            "context_omitted",
-            "reason",
-            "detail",
-        )
-        print_json({name: getattr(result, name) for name in fields})
+        print_json({name: getattr(result, name) for name in _RESULT})
     else:
         print(f"{started}: {result.state.value}" + (f", {result.reason}" if result.reason else ""))
     if not result.succeeded:
         raise typer.Exit(ExitCode.FOUND)
+
+
+def _check_duration(wait: str) -> None:
+    """Raises UsageFault."""
+    from dalsegno.streams.client.durations import to_ms
+
+    try:
+        to_ms(wait or 0, "--wait")
+    except ValueError as error:
+        raise UsageFault(str(error)) from error
 
 
 def unanswered(run_id: str) -> str:

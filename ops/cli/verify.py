@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated
@@ -33,6 +34,19 @@ def verify(
     Events that have left Kafka come from the archive. Exit code 1 on a difference, 3 where events
     of a partition could not be compared.
     """
+    reports = _reports(partition)
+    if json:
+        print_json([{name: getattr(each, name) for name in _FIELDS} for each in reports])
+    else:
+        _show(reports)
+    if not all(each.right for each in reports):
+        raise typer.Exit(ExitCode.FOUND)
+    if any(each.log == "events" and not each.compared for each in reports):
+        raise typer.Exit(ExitCode.UNAVAILABLE)
+
+
+def _reports(partitions: Sequence[int] | None) -> list[PartitionReport]:
+    """Of these partitions, or of all."""
     from dalsegno.ops.kafka.reader import Reader
     from dalsegno.ops.verifying import verify_events
     from dalsegno.streams.engine.verify_faults import verify_faults
@@ -47,7 +61,7 @@ def verify(
             reader.bounds(settings.topics.runs_changelog, number)
             reader.bounds(settings.topics.faults, number)
             reader.bounds(settings.topics.faults_changelog, number)
-        only = tuple(partition or range(count))
+        only = tuple(partitions or range(count))
         found = chain(
             verify_events(settings, reader, count, only), verify_faults(settings, count, only)
         )
@@ -56,26 +70,23 @@ def verify(
         for report in found:
             reports.append(report)
             bar.advance(task)
-    if json:
-        print_json([{name: getattr(each, name) for name in _FIELDS} for each in reports])
-    else:
-        print_table(
-            ("log", "partition", "position", "events", "parts", "result"),
-            (
-                (each.log, each.partition, each.position, each.events, each.parts, _result(each))
-                for each in reports
-            ),
-            "no partitions",
-        )
-        for each in reports:
-            for line in each.differences[:_SHOWN]:
-                print(f"{each.log} partition {each.partition}: {line}")
-            if len(each.differences) > _SHOWN:
-                print(f"{each.log} partition {each.partition}: and more (--json lists all)")
-    if not all(each.right for each in reports):
-        raise typer.Exit(ExitCode.FOUND)
-    if any(each.log == "events" and not each.compared for each in reports):
-        raise typer.Exit(ExitCode.UNAVAILABLE)
+    return reports
+
+
+def _show(reports: Sequence[PartitionReport]) -> None:
+    print_table(
+        ("log", "partition", "position", "events", "parts", "result"),
+        (
+            (each.log, each.partition, each.position, each.events, each.parts, _result(each))
+            for each in reports
+        ),
+        "no partitions",
+    )
+    for each in reports:
+        for line in each.differences[:_SHOWN]:
+            print(f"{each.log} partition {each.partition}: {line}")
+        if len(each.differences) > _SHOWN:
+            print(f"{each.log} partition {each.partition}: and more (--json lists all)")
 
 
 def _result(report: PartitionReport) -> str:

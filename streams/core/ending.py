@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from dalsegno.schemas.control import Policy
@@ -26,7 +27,6 @@ def end_run(draft: Draft, *, step: str, epoch: int) -> Stub:
     `dispatch_bytes_max`.
     """
     head, run, now = draft.head, draft.run, draft.now
-    version = head.run_version + 1
     if head.tally[FLYING] and run.head.state is not RunState.QUARANTINED:
         succeeded = head.state is RunState.SUCCEEDED
         stop_attempts(draft, AnswerType.SUPERSEDED if succeeded else AnswerType.CANCELLED)
@@ -42,39 +42,44 @@ def end_run(draft: Draft, *, step: str, epoch: int) -> Stub:
         kind="RunStarted",
         reason=draft.reason,
         run_state=head.state,
-        run_version=version,
+        run_version=head.run_version + 1,
         context=b"" if omitted else context,
         context_omitted=omitted,
     )
-    kept = len(context) <= STUB_CONTEXT_BYTES
-    stub = Stub(
-        run.id,
-        StubHead(
-            until_ms=now.log_ms + kept_ms(now.policy, head.state),
-            state=head.state,
-            flow=head.flow,
-            flow_version=head.flow_version,
-            run_version=version,
-            start_digest=head.start_digest,
-            plan_digest=draft.plan.digest,
-            started_ms=head.started_ms,
-            ended_ms=now.log_ms,
-            reason=draft.reason[:DETAIL_CHARS_MAX],
-            last_step=step,
-            last_epoch=epoch,
-            request_id=draft.seen,
-            effects_unknown=head.effects_unknown,
-            detail=_left(draft),
-            unknown=_unknown(draft),
-            context=context if kept else b"",
-            context_schema=head.context_schema if kept else "",
-            context_schema_version=head.context_schema_version if kept else 0,
-            field_versions=tuple(v for v in head.field_versions if v[0] in shown) if kept else (),
-            decided=head.people.decided[-DECIDED_KEPT:] if head.people is not None else (),
-        ),
-    )
+    stub = Stub(run.id, _stub_head(draft, step, epoch, shown, context))
     stub.kept = run.kept
     return stub
+
+
+def _stub_head(
+    draft: Draft, step: str, epoch: int, shown: Sequence[str], context: bytes
+) -> StubHead:
+    """`context`: of the fields that are shown, packed; it stays if it is small."""
+    head, now = draft.head, draft.now
+    kept = len(context) <= STUB_CONTEXT_BYTES
+    return StubHead(
+        until_ms=now.log_ms + kept_ms(now.policy, head.state),
+        state=head.state,
+        flow=head.flow,
+        flow_version=head.flow_version,
+        run_version=head.run_version + 1,
+        start_digest=head.start_digest,
+        plan_digest=draft.plan.digest,
+        started_ms=head.started_ms,
+        ended_ms=now.log_ms,
+        reason=draft.reason[:DETAIL_CHARS_MAX],
+        last_step=step,
+        last_epoch=epoch,
+        request_id=draft.seen,
+        effects_unknown=head.effects_unknown,
+        detail=_left(draft),
+        unknown=_unknown(draft),
+        context=context if kept else b"",
+        context_schema=head.context_schema if kept else "",
+        context_schema_version=head.context_schema_version if kept else 0,
+        field_versions=tuple(v for v in head.field_versions if v[0] in shown) if kept else (),
+        decided=head.people.decided[-DECIDED_KEPT:] if head.people is not None else (),
+    )
 
 
 def kept_ms(policy: Policy, state: RunState) -> int:

@@ -30,7 +30,7 @@ from dalsegno.streams.core.people.resuming import give_again
 from dalsegno.streams.core.recovery.suffering import account
 from dalsegno.streams.core.run_table import FINAL_RUNS, RUN_MOVES, RunInput
 from dalsegno.streams.core.runs import IDS_EVER_MAX, Runs
-from dalsegno.streams.core.runstate import Run, Stub
+from dalsegno.streams.core.runstate import Run, RunHead, Stub
 from dalsegno.streams.core.sizes import check_sizes, raised
 from dalsegno.streams.core.step_table import PENDING, READY
 from dalsegno.streams.core.stepping import fire as _fire
@@ -275,6 +275,18 @@ class Units:
             run_version=version,
         )
 
+    def _bound_quarantine(self, head: RunHead) -> None:
+        """Until when a run that is about to be put aside waits at the most."""
+        log_ms = self._now.log_ms
+        if head.state is RunState.QUARANTINED or head.saga is not None:
+            # Its own end raised, and is tried again when a person has had time to look; or it is
+            # taken back and has no time to live, so that a person's deadline takes its place.
+            head.expires_ms = log_ms + self._now.policy.person_wait_ms
+        elif head.clock_stopped_ms:
+            # Nobody was asked about this: its time to live is the one deadline that is left.
+            head.expires_ms += log_ms - head.clock_stopped_ms
+            head.clock_stopped_ms = 0
+
     def _raised(self, draft: Draft, unit: str, error: Exception) -> Ruling:
         """Puts the run aside whole, as it was before the unit. Returns what becomes of an event."""
         draft.discard()
@@ -284,16 +296,7 @@ class Units:
         before = fresh.head.state
         head = fresh.head
         reason, what = raised(unit, error)
-        if before is RunState.QUARANTINED:
-            # Its own end raised: it is tried again when a person has had time to look.
-            head.expires_ms = self._now.log_ms + self._now.policy.person_wait_ms
-        elif head.saga is not None:
-            # A run that is taken back has no time to live: a person's deadline takes its place.
-            head.expires_ms = self._now.log_ms + self._now.policy.person_wait_ms
-        elif head.clock_stopped_ms:
-            # Nobody was asked about this: its time to live is the one deadline that is left.
-            head.expires_ms += self._now.log_ms - head.clock_stopped_ms
-            head.clock_stopped_ms = 0
+        self._bound_quarantine(head)
         head.state = RunState.QUARANTINED
         head.waiting_for = "person"
         head.quarantine = what

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from confluent_kafka import KafkaError, KafkaException
@@ -18,6 +18,7 @@ from dalsegno.streams.engine.settings import EngineSettings
 from dalsegno.streams.engine.topics_admin import (
     REPLICATION,
     TopicFacts,
+    TopicPlan,
     differences,
     plan,
     queue_names,
@@ -73,17 +74,7 @@ def check(
         if have is None:
             faults.append(f"topic {topic.name} is missing: {CREATE}")
             continue
-        if topic.alike and have.partitions != events.partitions:
-            faults.append(
-                f"{topic.name} has {have.partitions} partitions, {topics.events} has "
-                f"{events.partitions}: they must be equal; recreate the one that is wrong "
-                f"(`kafka-topics --delete --topic {topic.name}`, then {CREATE})"
-            )
-        if topic.name == topics.owners and have.partitions != 1:
-            faults.append(
-                f"{topic.name} has {have.partitions} partitions: it must have 1; recreate it "
-                f"(`kafka-topics --delete --topic {topic.name}`, then {CREATE})"
-            )
+        faults += _miscounted(topics, topic, have.partitions, events.partitions)
         faults += [
             f"{topic.name}: {name} is {have.config.get(name, 'unset')}, not {value}: {CREATE}"
             for name, value in differences(topic, have).items()
@@ -100,6 +91,18 @@ def check(
         )
         (warnings if dev else faults).append(line)
     return Findings(tuple(faults), tuple(warnings))
+
+
+def _miscounted(topics: Topics, topic: TopicPlan, count: int, events: int) -> Iterator[str]:
+    """Its `count` of partitions is wrong, `events` being that of the events."""
+    again = f"(`kafka-topics --delete --topic {topic.name}`, then {CREATE})"
+    if topic.alike and count != events:
+        yield (
+            f"{topic.name} has {count} partitions, {topics.events} has {events}: "
+            f"they must be equal; recreate the one that is wrong {again}"
+        )
+    if topic.name == topics.owners and count != 1:
+        yield f"{topic.name} has {count} partitions: it must have 1; recreate it {again}"
 
 
 def _overtaken(topics: Topics, events: TopicFacts, interval_ms: int) -> list[str]:
