@@ -53,10 +53,6 @@ class Fold(Protocol):
         """When something has to be said about a fault point."""
 
     @property
-    def next_live_deadline_ms(self) -> int | None:
-        """The next deadline by live time."""
-
-    @property
     def live_ms(self) -> int:
         """Live time: log time without the gaps in which nobody ticked."""
 

@@ -56,7 +56,6 @@ class TinyFold:
     """See the module's text."""
 
     policy = Policy()
-    next_live_deadline_ms = None
     live_ms = 0
     waiting = 0
 
