@@ -183,6 +183,7 @@ class RocksTable:
 
 
 def _typed(error: Exception, *, writing: bool) -> StoreError:
+    """rocksdict raises plain `Exception`: only what it says tells them apart."""
     said = str(error)
     if writing and ("Incomplete" in said or "incomplete" in said or "Write stall" in said):
         return StoreBusyError(said)

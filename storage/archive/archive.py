@@ -182,7 +182,7 @@ class Archive:
         """Manifests, without those that are damaged: one costs only itself."""
         found: list[Manifest] = []
         for name in self._all_names(partition):
-            with suppress(SegmentCorrupt):
+            with suppress(SegmentCorrupt):  # told of where it is read
                 found.append(self.manifest(name))
         return found
 

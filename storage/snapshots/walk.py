@@ -67,7 +67,7 @@ def newest_base(run_id: str, links: Sequence[bytes], run_version: int | None = N
         try:
             header = read_link(run_id, links[place]).header
         except SnapshotCorrupt:
-            continue
+            continue  # it holds no answer; who walks over it is told
         if header.kind is LinkKind.BASE and (
             run_version is None or header.run_version <= run_version
         ):

@@ -156,7 +156,7 @@ class Restorer:
         except (ArchiveError, SegmentCorrupt) as error:
             await self._failed(task, run_id, head, at, error)
         except OutcomeUnknownError as error:
-            log.info("restoring waits for Kafka", run=run_id, error=str(error))
+            log.info("restoring waits for Kafka", run_id=run_id, error=str(error))
             self._later(at)
         except Exception:
             self._later(at)
@@ -186,7 +186,7 @@ class Restorer:
         self._metrics.count(metrics_archive.ARCHIVE_RESTORE_FAILURES, trouble=str(trouble))
         at.lost = trouble in _LOST
         self._later(at)
-        log.warning("not restored", run=run_id, partition=task.number, error=str(error))
+        log.warning("not restored", run_id=run_id, partition=task.number, error=str(error))
         if not at.lost or head.trouble == str(trouble):
             return
         event = RunRestored(
@@ -199,7 +199,7 @@ class Restorer:
         try:
             at.said = (await task.append_control(event)).offset
         except OutcomeUnknownError as unknown:
-            log.info("restoring waits for Kafka", run=run_id, error=str(unknown))
+            log.info("restoring waits for Kafka", run_id=run_id, error=str(unknown))
 
     def _later(self, at: _Try) -> None:
         at.pause_s = min(_PAUSE_MAX_S, 2 * at.pause_s or _PAUSE_FIRST_S)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Collection
 from functools import partial
 from typing import Final, NamedTuple, Protocol
@@ -132,6 +131,8 @@ class KafkaLivenessBroker:
         self._producer.purge()
         self._producer.flush(0)
         for stop in (self._consumer.stop, self._admin.close):
-            with contextlib.suppress(TimeoutError, KafkaError, OSError):
+            try:
                 async with asyncio.timeout(_CLOSE_TIMEOUT_S):
                     await stop()
+            except (TimeoutError, KafkaError, OSError) as error:
+                log.warning("liveness client left behind", error=repr(error))
