@@ -118,8 +118,18 @@ def test_a_supplier_answers_its_queue_and_the_run_goes_on_where_it_stood(served:
         try:
             client.supply(asked.run_id, {"address": 7}, origin="crm", timeout="20s")
         except ReportRefused as error:
-            refused.append(str(error))
-        client.supply(asked.run_id, {"address": "Rue 1"}, origin="crm", timeout="20s")
+            refused.append(error.reason)
+        for version, street in ((asked.run_version - 1, "Rue 0"), (asked.run_version, "Rue 1")):
+            try:
+                client.supply(
+                    asked.run_id,
+                    {"address": street},
+                    origin="crm",
+                    expected_run_version=version,
+                    timeout="20s",
+                )
+            except ReportRefused as error:
+                refused.append(error.reason)
 
     supplier = Supplier(served, answer)
     client = Client(bootstrap_servers=served.bootstrap, prefix=served.prefix)
@@ -133,15 +143,15 @@ def test_a_supplier_answers_its_queue_and_the_run_goes_on_where_it_stood(served:
     (asked,) = supplier.asked
     assert (asked.step, asked.writes, asked.form) == ("label", ("address",), (ADDRESS,))
     assert asked.goal == "Supply address: step label needs it."
-    (said,) = refused
-    assert "wrong_type" in said
+    assert refused == ["wrong_type", "version_conflict"]
 
     def on_record() -> list[Transition]:
         return [t for t in transitions(served, run_id) if t.cause == "InformationSupplied"]
 
-    record = wait_for("both on record", lambda: len(on_record()) >= 2 and on_record())
+    record = wait_for("all on record", lambda: len(on_record()) >= 3 and on_record())
     assert [(each.outcome, each.reason) for each in record] == [
         ("refused", "wrong_type"),
+        ("refused", "version_conflict"),
         ("applied", ""),
     ]
     client.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -67,30 +68,55 @@ def test_an_id_that_was_given_stays() -> None:
     assert RequestIds().named(given) is given
 
 
-def test_a_cancel_of_unknown_outcome_is_sent_again_under_its_id() -> None:
-    """Else the service would say of a run that the first one has ended: refused."""
-    sent: list[RunCancelled] = []
+class Broker:
+    """Takes what a client sends; of the first record nobody knows what became of it."""
 
-    class Broker:
-        def deliver(self, record: OutRecord, _timeout_s: float) -> Receipt:
-            sent.append(codec.decode(record.value))  # type: ignore[arg-type]
-            if len(sent) == 1:
-                raise DeliveryFailed(record.topic, record.key, "_MSG_TIMED_OUT", "")
-            return Receipt(record.topic, record.partition, len(sent), 0)
+    def __init__(self) -> None:
+        self.sent: list[Any] = []
 
+    def deliver(self, record: OutRecord, _timeout_s: float) -> Receipt:
+        self.sent.append(codec.decode(record.value))  # type: ignore[arg-type]
+        if len(self.sent) == 1:
+            raise DeliveryFailed(record.topic, record.key, "_MSG_TIMED_OUT", "")
+        return Receipt(record.topic, record.partition, len(self.sent), 0)
+
+
+@pytest.fixture
+def client() -> Iterator[Any]:
     client: Any = Client(bootstrap_servers="127.0.0.1:9")
     kafka, client._producer = client._producer, Broker()
     client._connect, client._partitions = lambda: None, 1
-    try:
-        with pytest.raises(DeliveryFailed):
-            client.cancel("r", "no longer needed")
+    yield client
+    client._producer = kafka
+    client.close()
+
+
+def test_a_cancel_of_unknown_outcome_is_sent_again_under_its_id(client: Any) -> None:
+    """Else the service would say of a run that the first one has ended: refused."""
+    with pytest.raises(DeliveryFailed):
         client.cancel("r", "no longer needed")
-        client.cancel("r", "no longer needed")
-    finally:
-        client._producer = kafka
-        client.close()
-    first, again, another = [event.request_id for event in sent]
+    client.cancel("r", "no longer needed")
+    client.cancel("r", "no longer needed")
+    first, again, another = [event.request_id for event in client._producer.sent]
     assert first == again != another
+
+
+def test_facts_go_with_the_version_that_they_were_made_for(client: Any) -> None:
+    """And, sent again under their id, with the same one; another version is another request."""
+
+    def supply(version: int | None) -> None:
+        client.supply("r", {"income": 4}, origin="me", expected_run_version=version)
+
+    with pytest.raises(DeliveryFailed):
+        supply(7)
+    supply(7)
+    supply(8)
+    supply(None)
+    sent = client._producer.sent
+    assert [event.expected_run_version for event in sent] == [7, 7, 8, None]
+    first, again, *others = [event.information_id for event in sent]
+    assert first == again
+    assert len({first, *others}) == 3
 
 
 def test_facts_that_did_not_arrive_are_not_kept_in_memory() -> None:

@@ -13,6 +13,7 @@ from tests.unit.core.log import (
     view,
 )
 
+from dalsegno.schemas import values
 from dalsegno.schemas.events import (
     InformationSupplied,
     PlanExtended,
@@ -65,6 +66,20 @@ def test_information_for_another_version_is_refused_for_good() -> None:
     )  # fmt: skip
     other = InformationSupplied(run_id="r", information_id="j", ops=ops, origin="test")
     refused_twice(log, event, other)
+
+
+def test_information_for_the_version_that_the_run_has_is_taken_and_then_it_has_moved_on() -> None:
+    log = begun()
+    seen = view(log).run_version
+    for number, outcome in (("i", Outcome.APPLIED), ("j", Outcome.REFUSED)):
+        log.put(
+            InformationSupplied(
+                run_id="r", information_id=number, ops=pack([["set", ["x"], number]]),
+                origin="test", expected_run_version=seen,
+            )
+        )  # fmt: skip
+        assert log.outcomes == [outcome]
+    assert values.unpack(view(log).context) == {"x": "i"}
 
 
 def test_a_long_answer_is_kept_as_it_was_given() -> None:
