@@ -112,8 +112,14 @@ DATA_FILES = (
     "weather.avro",
     "weather-sorted.avro",
     "weather-deflate.avro",
+    "weather-snappy.avro",
     "schemas/simple/data.avro",
 )
+
+
+def test_every_data_file_of_avro_is_among_them() -> None:
+    found = (path.relative_to(SHARE / "data") for path in SHARE.glob("data/**/*.avro"))
+    assert sorted(map(str, found)) == sorted(DATA_FILES)
 
 
 @pytest.mark.parametrize("name", DATA_FILES)
@@ -144,6 +150,14 @@ def test_the_weather_is_what_its_text_says() -> None:
     lines = (SHARE / "data/weather.json").read_text().splitlines()
     with (SHARE / "data/weather.avro").open("rb") as file:
         assert list(fastavro.reader(file)) == [json.loads(line) for line in lines]
+
+
+def test_the_schema_beside_a_data_file_is_the_one_that_wrote_it() -> None:
+    folder = SHARE / "data/schemas/simple"
+    given = json.loads((folder / "schema.json").read_text())
+    with (folder / "data.avro").open("rb") as file:
+        written = json.loads(fastavro.reader(file).metadata["avro.schema"])
+    assert given == written
 
 
 @pytest.mark.parametrize("path", sorted(SHARE.glob("**/*.avpr")), ids=lambda path: path.name)
