@@ -9,7 +9,6 @@ from unittest.mock import patch
 
 from tests.simulation.mutants import Mutant, replaced
 
-from dalsegno.storage.archive import archive as archive_store
 from dalsegno.storage.archive import sweep
 from dalsegno.storage.archive.archive import Archive, offsets_of
 from dalsegno.storage.archive.objects import ArchiveError, Trouble
@@ -99,13 +98,6 @@ def confirmed_before_it_is_put() -> Iterator[None]:
 
     with patch.object(Archive, "_put_whole", put_whole):
         yield
-
-
-def manifest_without_digest() -> AbstractContextManager[None]:
-    """A manifest that changed is believed."""
-    return replaced(
-        archive_store, "unpack_manifest", lambda key, stored: archive_store._unpack(stored[:-32])
-    )
 
 
 def ahead_of_the_checkpoint() -> AbstractContextManager[None]:

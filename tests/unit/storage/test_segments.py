@@ -253,6 +253,20 @@ def test_manifests_that_are_none_are_refused() -> None:
             made.manifest(manifest.segment)
 
 
+def test_a_manifest_with_any_other_byte_is_refused() -> None:
+    """Also where it can be read, and tells of what no segment tells."""
+    made, objects = archive()
+    manifest = made.put(DATA)
+    key = f"prod/manifests/{manifest.segment}"
+    good = objects.get(key)
+    for place in range(len(good)):
+        objects.replace(key, good[:place] + bytes([good[place] ^ 1]) + good[place + 1 :])
+        with pytest.raises(SegmentCorrupt):
+            made.manifest(manifest.segment)
+    objects.replace(key, good)
+    assert made.manifest(manifest.segment) == manifest
+
+
 def test_an_empty_or_oversized_segment_is_not_written() -> None:
     with pytest.raises(ValueError, match="nothing"):
         SegmentWriter(0, 8).finish(0)
