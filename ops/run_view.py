@@ -3,7 +3,7 @@
 import base64
 import datetime as dt
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from dalsegno.schemas import values
 
@@ -92,8 +92,11 @@ def context_lines(run: Fields) -> list[ContextLine]:
     ]
 
 
+RUN_COLUMNS: Final = ("run", "flow", "state", "run version", "steps done", "at", "expires")
+
+
 def run_row(run: Fields) -> tuple[object, ...]:
-    """Run, flow, state, run version, steps done of all, step it is at, expiry."""
+    """As `RUN_COLUMNS`: steps done are of all, `at` is the step it is at."""
     steps = steps_of(run)
     left = _number(run, "steps_left")
     done = f"{len(steps) - left}/{len(steps)}" if steps else "-"

@@ -17,7 +17,7 @@ def runs(
 ) -> None:
     """List runs of all partitions."""
     from dalsegno.ops.kafka.engines import Engines
-    from dalsegno.ops.run_view import run_row
+    from dalsegno.ops.run_view import RUN_COLUMNS, run_row
     from dalsegno.schemas.outputs import RunState
 
     if state and state not in list(RunState):
@@ -29,5 +29,4 @@ def runs(
     if json:
         print_json(found)
         return
-    columns = ("run", "flow", "state", "version", "steps", "at", "expires")
-    print_table(columns, (run_row(run) for run in found), "no runs")
+    print_table(RUN_COLUMNS, (run_row(run) for run in found), "no runs")

@@ -56,10 +56,9 @@ def show(
 
 
 def _show_run(run: Mapping[str, object]) -> None:
-    from dalsegno.ops.run_view import run_row
+    from dalsegno.ops.run_view import RUN_COLUMNS, run_row
 
-    names = ("run", "flow", "state", "run version", "steps done", "at", "expires")
-    rows = [*zip(names, run_row(run), strict=True)]
+    rows = [*zip(RUN_COLUMNS, run_row(run), strict=True)]
     told = ("waiting_for", "reason", "detail", "gate", "context_bytes")
     rows += [(name.replace("_", " "), run[name]) for name in told if run.get(name)]
     archived = run.get("archived")
