@@ -11,12 +11,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from dalsegno.streams.engine.errors import EngineError, FencedError, OutcomeUnknownError
 from dalsegno.streams.engine.fence import FencedProducer
 from dalsegno.streams.engine.fold import Clock, Fold
 from dalsegno.streams.engine.outputs import Outputs
+from dalsegno.streams.engine.settings import EngineSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,27 @@ class CheckpointDone:
     took_s: float
     records: int
     size_bytes: int
+
+
+class Pace(NamedTuple):
+    """When a checkpoint is due: so long after the last, or once so many events were applied.
+
+    `bytes_max`: of events, for which one comes at the latest: what it writes is about as much, and
+    has to be through before its transaction times out.
+    """
+
+    interval_s: float
+    events_max: int
+    bytes_max: int
+
+    @classmethod
+    def of(cls, settings: EngineSettings) -> Pace:
+        """As it is set."""
+        return cls(
+            settings.checkpoint_interval_ms / 1_000,
+            settings.checkpoint_events_max,
+            settings.checkpoint_bytes_max,
+        )
 
 
 class Keeper(Protocol):
@@ -40,11 +62,7 @@ class Keeper(Protocol):
 
 
 class Checkpointer:
-    """Writes checkpoints of one fold. `failed` is called once; `done` after each commit.
-
-    `bytes_max`: of events, for which a checkpoint comes at the latest: what it writes is about as
-    much, and has to be through before its transaction times out.
-    """
+    """Writes checkpoints of one fold. `failed` is called once; `done` after each commit."""
 
     def __init__(
         self,
@@ -53,9 +71,7 @@ class Checkpointer:
         producer: FencedProducer,
         changelog: tuple[str, int],
         *,
-        interval_s: float,
-        events_max: int,
-        bytes_max: int,
+        pace: Pace,
         failed: Callable[[EngineError], None],
         done: Callable[[CheckpointDone], None],
         clock: Clock,
@@ -65,9 +81,7 @@ class Checkpointer:
         self._outputs = outputs
         self._producer = producer
         self._changelog = changelog
-        self._interval_s = interval_s
-        self._events_max = events_max
-        self._bytes_max = bytes_max
+        self._pace = pace
         self._bytes = 0  # of events applied since the last capture
         self._failed = failed
         self._done = done
@@ -103,7 +117,7 @@ class Checkpointer:
         return self._running is not None and self._over()
 
     def _over(self) -> bool:
-        return self.behind > self._events_max or self._bytes > self._bytes_max
+        return self.behind > self._pace.events_max or self._bytes > self._pace.bytes_max
 
     def applied(self, size_bytes: int = 0) -> None:
         """Events of this size were applied: see that a checkpoint follows."""
@@ -116,7 +130,7 @@ class Checkpointer:
         if self._over():
             self._capture()
         elif self._timer is None:
-            wait_s = max(0.0, self._captured_at + self._interval_s - self._clock())
+            wait_s = max(0.0, self._captured_at + self._pace.interval_s - self._clock())
             self._timer = asyncio.get_running_loop().call_later(wait_s, self._capture)
 
     def _capture(self) -> None:

@@ -22,7 +22,7 @@ from dalsegno.streams.engine.applying import Applying
 from dalsegno.streams.engine.archive_bound import ArchiveBound
 from dalsegno.streams.engine.batch import Batch, Wanted
 from dalsegno.streams.engine.beside import Beside, ahead, folded, full, open_side, unread
-from dalsegno.streams.engine.checkpoint import CheckpointDone, Checkpointer
+from dalsegno.streams.engine.checkpoint import CheckpointDone, Checkpointer, Pace
 from dalsegno.streams.engine.closing import Closable, close_each
 from dalsegno.streams.engine.context import EngineContext, PartitionActor
 from dalsegno.streams.engine.encoding import Encoder
@@ -130,9 +130,7 @@ class PartitionTask:
             self._outputs,
             self._producer,
             (settings.topics.runs_changelog, self.number),
-            interval_s=settings.checkpoint_interval_ms / 1_000,
-            events_max=settings.checkpoint_events_max,
-            bytes_max=settings.checkpoint_bytes_max,
+            pace=Pace.of(settings),
             failed=self._fail,
             done=self._checkpointed,
             clock=context.clock,

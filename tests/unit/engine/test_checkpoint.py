@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from dalsegno.streams.engine.checkpoint import CheckpointDone, Checkpointer
+from dalsegno.streams.engine.checkpoint import CheckpointDone, Checkpointer, Pace
 from dalsegno.streams.engine.errors import EngineError, FencedError
 
 
@@ -55,9 +55,7 @@ class Bench:
             self.acks,  # type: ignore[arg-type]
             self.fence,  # type: ignore[arg-type]
             ("cl", 0),
-            interval_s=1_000.0,
-            events_max=10,
-            bytes_max=1_000,
+            pace=Pace(interval_s=1_000.0, events_max=10, bytes_max=1_000),
             failed=self.failures.append,
             done=self.done.append,
             clock=asyncio.get_running_loop().time,

@@ -13,7 +13,7 @@ from dalsegno.storage.errors import StoreFullError
 from dalsegno.streams.core.partition import Partition
 from dalsegno.streams.engine.archive_settings import ArchiveSettings
 from dalsegno.streams.engine.batch import Batch
-from dalsegno.streams.engine.checkpoint import Checkpointer
+from dalsegno.streams.engine.checkpoint import Checkpointer, Pace
 from dalsegno.streams.engine.errors import EngineError
 from dalsegno.streams.engine.task import PartitionTask, TaskState
 
@@ -88,9 +88,7 @@ def _task(fold: Partition, event: object, fence: Fence) -> PartitionTask:
         Acks(),  # type: ignore[arg-type]
         fence,  # type: ignore[arg-type]
         ("changelog", 0),
-        interval_s=0.0,
-        events_max=0,
-        bytes_max=0,
+        pace=Pace(interval_s=0.0, events_max=0, bytes_max=0),
         failed=lambda _error: None,
         done=lambda _done: None,
         clock=asyncio.get_running_loop().time,
