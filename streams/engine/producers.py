@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
+import structlog
 from confluent_kafka import (
     TIMESTAMP_LOG_APPEND_TIME,
     KafkaError,
@@ -26,6 +27,8 @@ from dalsegno.streams.engine.encoding import OutRecord
 from dalsegno.streams.engine.errors import OutcomeUnknownError
 from dalsegno.streams.engine.security import librdkafka_options
 from dalsegno.streams.engine.settings import EngineSettings
+
+log = structlog.get_logger(__name__)
 
 BATCH_BYTES_MAX: Final = 1_000_000
 """Below Kafka's default of 1,048,588 for `max.message.bytes`, which holds for whole batches."""
@@ -168,6 +171,10 @@ class IdempotentProducer:
                 # What is under way may be neither sent nor given up then: its senders hear of it.
                 producer.purge()
             producer.poll(0)
+        except KafkaException as error:
+            # Said once, and past repair: what is under way is given up with the next look.
+            log.warning("producer spoilt", error=str(error))
+            self.spoilt = True
         finally:
             if self._timer is None and len(producer):  # who heard may have sent, which sets it
                 self._timer = self._loop.call_later(_POLL_S, self._poll)

@@ -85,3 +85,28 @@ async def test_a_close_with_a_record_in_flight_is_a_close(
     finally:
         os.kill(broker.pid, signal.SIGCONT)
     assert first.offset == 0
+
+
+@pytest.mark.parametrize("bad", [0, 1, 4])
+async def test_the_last_record_hears_of_one_before_it_that_the_broker_refused(
+    lab: Lab, bad: int
+) -> None:
+    """Of what leaves together only the last is heard of: see `outputs.Channel`."""
+    producer = IdempotentProducer(lab.settings, 0.0)
+    producer.acquire()
+    topic = lab.topics.transitions
+    await producer.append(OutRecord(topic, 0, b"k", b"first", []))
+    heard: asyncio.Future[KafkaError | None] = asyncio.get_running_loop().create_future()
+    # Each of them is a request of its own.
+    values = [os.urandom(2_000_000 if number == bad else 900_000) for number in range(6)]
+    for value in values[:-1]:
+        producer.send(OutRecord(topic, 0, b"k", value, []), None)
+    last = OutRecord(topic, 0, b"k", values[-1], [])
+    producer.send(last, lambda error, _message: heard.set_result(error))
+    async with asyncio.timeout(30):
+        assert await heard is not None
+    assert producer.spoilt
+    await producer.close()
+    kept = [message.value() for message in lab.read(topic, 0)]
+    assert kept == [b"first", *values[: len(kept) - 1]]
+    assert len(kept) <= 1 + bad, "nothing is appended after what is missing"
