@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from benchmarks.crash_lab import restate
+from benchmarks.crash_lab import dbos, journal, langgraph, restate
+from benchmarks.crash_lab.in_worker import LEFT_OUT
 from benchmarks.crash_lab.installing import NotInstallable
 from benchmarks.crash_lab.system import System
 
@@ -29,6 +30,11 @@ class Peer:
 
 PEERS: Final[Mapping[str, Peer]] = {
     "restate": Peer(restate.install, left_out={"standby": "one server has no standby"}),
+    "dbos-sqlite": Peer(dbos.on_sqlite, LEFT_OUT),
+    "dbos-postgres": Peer(dbos.on_postgres, LEFT_OUT),
+    "langgraph-sqlite": Peer(langgraph.on_sqlite, LEFT_OUT),
+    "langgraph-postgres": Peer(langgraph.on_postgres, LEFT_OUT),
+    "journal": Peer(journal.install, LEFT_OUT),
 }
 
 

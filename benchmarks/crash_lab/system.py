@@ -40,13 +40,15 @@ class System(Protocol):
         """End everything."""
 
 
-def cpu_seconds(pid: int) -> float:
-    """User and system CPU time of a process so far; 0 when it is gone."""
+def cpu_seconds(pid: int, *, with_ended: bool = False) -> float:
+    """User and system CPU time of a process so far; 0 when it is gone. `with_ended`: and of its
+    children that have ended.
+    """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     except FileNotFoundError:
         return 0.0
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return sum(map(int, fields[11 : 15 if with_ended else 13])) / os.sysconf("SC_CLK_TCK")
 
 
 def memory_mb(pid: int) -> float:
