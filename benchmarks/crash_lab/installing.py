@@ -30,7 +30,7 @@ def python_with(name: str, *packages: str) -> Path:
         return python
     try:
         subprocess.run([sys.executable, "-m", "venv", python.parents[1]], check=True)
-        command = [python, "-m", "pip", "install", "--quiet", *packages]
+        command = [str(python), "-m", "pip", "install", "--quiet", *packages]
         subprocess.run(command, check=True, capture_output=True)
         installed.write_text(wanted)
     except (subprocess.CalledProcessError, OSError) as error:

@@ -20,6 +20,7 @@ from dalsegno.ops.embedded.ports import free_ports
 
 _VERSIONS: Final = Path("/usr/lib/postgresql")  # where Debian puts each
 _USERS: Final = ("postgres", "nobody")  # it refuses root
+_NAME: Final = "bench"
 _READY_S_MAX: Final = 30.0
 _END_S_MAX: Final = 15.0
 
@@ -63,13 +64,13 @@ class Postgres:
         (port,) = free_ports(1)
         self._start(port)
         self._wait_ready()
-        return f"postgresql://bench:{password}@127.0.0.1:{port}/postgres"
+        return f"postgresql://{_NAME}:{password}@127.0.0.1:{port}/postgres"
 
     def _initialise(self, secret: Path) -> None:
-        command = ["initdb", "-D", self._data, "-U", "bench", f"--pwfile={secret}"]
-        options = ["--auth=scram-sha-256", "--encoding=UTF8", "--locale=C"]
+        options = ["-D", str(self._data), "-U", _NAME, f"--pwfile={secret}"]
+        options += ["--auth=scram-sha-256", "--encoding=UTF8", "--locale=C"]
         subprocess.run(
-            [self.folder_of_programs / command[0], *command[1:], *options],
+            [self.folder_of_programs / "initdb", *options],
             check=True,
             capture_output=True,
             user=self._user,

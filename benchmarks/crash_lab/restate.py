@@ -95,7 +95,7 @@ class Restate:
 
     def _start_server(self) -> None:
         with (self._folder / "server.log").open("ab") as log:
-            command = [self._binary, "-c", self._folder / "restate.toml", "--no-logo"]
+            command = [str(self._binary), "-c", str(self._folder / "restate.toml"), "--no-logo"]
             self._server = subprocess.Popen(command, env=self._env, stdout=log, stderr=log)
 
     def _start_worker(self) -> None:
