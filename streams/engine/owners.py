@@ -144,4 +144,6 @@ class OwnersView:
             await asyncio.gather(self._task, return_exceptions=True)
         if self._consumer is not None:
             # aiokafka hands on the cancellation of its own tasks where a fetch waits for a retry.
-            await asyncio.gather(self._consumer.stop(), return_exceptions=True)
+            end = (await asyncio.gather(self._consumer.stop(), return_exceptions=True))[0]
+            if isinstance(end, Exception):
+                log.warning("owners reader left behind", error=repr(end))

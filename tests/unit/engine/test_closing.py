@@ -123,6 +123,19 @@ async def test_a_follower_of_the_owners_that_has_failed_is_closed_all_the_same()
     assert consumer.stopped
 
 
+async def test_a_reader_of_the_owners_that_does_not_stop_is_said_to(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    view = OwnersView(SETTINGS)
+
+    async def stop() -> None:
+        raise RuntimeError("a fault of the client")
+
+    view._consumer = SimpleNamespace(stop=stop)  # type: ignore[assignment]
+    await view.close()
+    assert "a fault of the client" in capsys.readouterr().out
+
+
 async def test_a_producer_is_let_go_of_whatever_its_senders_make_of_its_end() -> None:
     producer = IdempotentProducer(SETTINGS, 0.0)
 
