@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from dalsegno.schemas.control import Policy
 from dalsegno.schemas.topics import Topics
-from dalsegno.streams.core.sizes import DISPATCH_ROOM_BYTES
+from dalsegno.streams.core.sizes import DISPATCH_ROOM_BYTES, TOPIC_BYTES_MAX
 from dalsegno.streams.engine.context import Layout
 from dalsegno.streams.engine.errors import EngineError, OutcomeUnknownError
 from dalsegno.streams.engine.fence import FencedProducer
@@ -32,6 +32,7 @@ _FORBIDDEN = frozenset(
 )
 _INTERVALS = 4
 """A retention of the events must be so many times what an event may wait to be archived."""
+_SIZE = "max.message.bytes"
 CREATE = "run `dalsegno topics create`"
 
 
@@ -76,7 +77,7 @@ def check(
             continue
         faults += _miscounted(topics, topic, have.partitions, events.partitions)
         faults += [
-            f"{topic.name}: {name} is {have.config.get(name, 'unset')}, not {value}: {CREATE}"
+            _differs(have, topic.name, name, value)
             for name, value in differences(topic, have).items()
         ]
         if have.replication < REPLICATION:
@@ -103,6 +104,22 @@ def _miscounted(topics: Topics, topic: TopicPlan, count: int, events: int) -> It
         )
     if topic.name == topics.owners and count != 1:
         yield f"{topic.name} has {count} partitions: it must have 1; recreate it {again}"
+
+
+def _differs(have: TopicFacts, topic: str, name: str, value: str) -> str:
+    return f"{topic}: {name} is {have.config.get(name, 'unset')}, not {value}: {CREATE}"
+
+
+def size_fault(topics: Topics, facts: Mapping[str, TopicFacts], name: str = "") -> str:
+    """Why a topic (without a name: any) takes less than what is written to it, with the command
+    that mends it; or an empty text.
+    """
+    for topic in plan(topics, 1, queue_names(topics, facts), dev=True):
+        have = facts.get(topic.name) if name in ("", topic.name) else None
+        value = differences(topic, have).get(_SIZE) if have is not None else None
+        if have is not None and value is not None:
+            return _differs(have, topic.name, _SIZE, value)
+    return ""
 
 
 def _overtaken(topics: Topics, events: TopicFacts, interval_ms: int) -> list[str]:
@@ -144,7 +161,7 @@ def dispatch_fault(topics: Topics, facts: Mapping[str, TopicFacts], policy: Poli
     """Why handoffs or answers of the policy's size would not get into their topics; or empty."""
     needed = policy.dispatch_bytes_max + DISPATCH_ROOM_BYTES
     for name in (*map(topics.queue, policy.queues), topics.control):
-        have = facts[name].config.get("max.message.bytes", "") if name in facts else ""
+        have = facts[name].config.get(_SIZE, "") if name in facts else ""
         if have.isdigit() and int(have) < needed:
             return (
                 f"dispatch_bytes_max is {policy.dispatch_bytes_max}, and {name} takes {have} bytes:"
@@ -160,9 +177,10 @@ def layout_of(topics: Topics, facts: Mapping[str, TopicFacts]) -> Layout:
         partitions=facts[topics.events].partitions,
         counts={name: topic.partitions for name, topic in facts.items()},
         size_max={
-            name: int(topic.config["max.message.bytes"]) - overhead
+            # Lowered while we run, a topic is waited for: nothing is left out because of that.
+            name: max(int(topic.config[_SIZE]), TOPIC_BYTES_MAX) - overhead
             for name, topic in facts.items()
-            if topic.config.get("max.message.bytes", "").isdigit()
+            if topic.config.get(_SIZE, "").isdigit()
         },
         queues=tuple(queue_names(topics, facts)),
     )

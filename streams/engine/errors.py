@@ -15,6 +15,19 @@ class OutcomeUnknownError(EngineError):
     """A write failed, or may have: rebuild the partition from its last checkpoint."""
 
 
+class TopicTooSmallError(OutcomeUnknownError):
+    """The broker refused a write as too large, although its size was right for the topic when we
+    started: `topic` takes less now. Rebuild once that is mended.
+    """
+
+    def __init__(self, topic: str, detail: str) -> None:
+        super().__init__(
+            f"{topic} takes less than is written to it, its max.message.bytes was lowered: "
+            f"run `dalsegno topics create` ({detail})"
+        )
+        self.topic = topic
+
+
 class NotSignedError(OutcomeUnknownError):
     """No MAC key of ours is in force: nothing was sent. Try again once one is."""
 

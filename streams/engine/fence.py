@@ -12,7 +12,7 @@ from typing import Final
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from dalsegno.streams.engine.errors import FencedError, OutcomeUnknownError
-from dalsegno.streams.engine.producers import Handle, producer_options
+from dalsegno.streams.engine.producers import Handle, producer_options, write_lost
 from dalsegno.streams.engine.settings import EngineSettings
 
 Place = tuple[str, int]
@@ -71,7 +71,10 @@ class FencedProducer:
         """
         timeout_s = _COMMIT_TIMEOUTS * self._timeout_s
         ends: dict[Place, int] = {}
-        await self._guard(lambda: self._transaction(writes, ends, timeout_s), timeout_s + _SLACK_S)
+        topic = next((topic for topic, _ in writes), "")
+        await self._guard(
+            lambda: self._transaction(writes, ends, timeout_s), timeout_s + _SLACK_S, topic
+        )
         return ends
 
     def _transaction(
@@ -96,13 +99,14 @@ class FencedProducer:
         # Waits for every delivery, and raises if one of them failed.
         producer.commit_transaction(timeout_s)
 
-    async def _guard(self, work: Callable[[], object], timeout_s: float) -> None:
+    async def _guard(self, work: Callable[[], object], timeout_s: float, topic: str = "") -> None:
         try:
             async with asyncio.timeout(timeout_s):
                 await asyncio.get_running_loop().run_in_executor(self._thread, work)
         except KafkaException as error:
-            fenced = error.args[0].code() in _FENCED
-            raise (FencedError if fenced else OutcomeUnknownError)(str(error)) from error
+            if error.args[0].code() in _FENCED:
+                raise FencedError(str(error)) from error
+            raise write_lost("transaction", topic, error.args[0]) from error
         except (TimeoutError, BufferError, RuntimeError) as error:
             raise OutcomeUnknownError(repr(error)) from error
 

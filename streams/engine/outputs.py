@@ -27,7 +27,7 @@ from dalsegno.streams.core.actions import Output
 from dalsegno.streams.core.sequence import Sequence
 from dalsegno.streams.engine.encoding import KEYED_CHANNELS, Encoder, OutRecord
 from dalsegno.streams.engine.errors import OutcomeUnknownError
-from dalsegno.streams.engine.producers import IdempotentProducer
+from dalsegno.streams.engine.producers import IdempotentProducer, write_lost
 
 FAST_LANE: Final = "fast"
 RECORD_LANE: Final = "record"
@@ -66,6 +66,7 @@ class Channel:
         self.enqueued = 0
         self.acked = 0
         self.missing_topic = ""
+        self.topic = ""
         self._producer = producer
         self._heard = heard
         self._held: deque[OutRecord] = deque()
@@ -91,6 +92,7 @@ class Channel:
             if self._looking is None:
                 self._looking = asyncio.create_task(self._look(held[0].topic))
             return
+        self.topic = held[0].topic
         in_order = self._loop.time() < self._in_order_until_s
         count = min(len(held), BATCH_RECORDS_MAX if in_order else FIRST_RECORDS)
         send, unheard = self._producer.send, self._each if self._keyed else None
@@ -200,7 +202,7 @@ class Outputs:
         if self._closed:
             return
         if error is not None:
-            self._fail(channel, OutcomeUnknownError(f"output to {channel.name}: {error}"))
+            self._fail(channel, write_lost(f"output to {channel.name}", channel.topic, error))
             return
         self.unacked -= count
         if not self._settling:  # once for all that were acknowledged together

@@ -16,9 +16,11 @@ from dalsegno.streams.engine.errors import (
     EngineError,
     OutcomeUnknownError,
     PartitionStoppedError,
+    TopicTooSmallError,
 )
 from dalsegno.streams.engine.hearing import Hearing
 from dalsegno.streams.engine.task import RUNNING, PartitionTask, TaskState
+from dalsegno.streams.engine.topic_room import await_room
 
 log = structlog.get_logger(__name__)
 
@@ -110,10 +112,16 @@ class Ownership:
         self._failures[task.number] = self._failures.get(task.number, 0) + 1
         successor = PartitionTask(self.context, task.number, self.lost, self._slots)
         self.tasks[task.number] = successor
-        self._spawn(self._begin_again(task, successor))
+        self._spawn(self._begin_again(task, successor, error))
 
-    async def _begin_again(self, old: PartitionTask, new: PartitionTask) -> None:
+    async def _begin_again(
+        self, old: PartitionTask, new: PartitionTask, error: EngineError
+    ) -> None:
         await asyncio.shield(self._close(old))
+        if isinstance(error, TopicTooSmallError):
+            await self._await_room(new, error.topic)
+        elif self._failures.get(new.number, 1) > 1 and isinstance(error, OutcomeUnknownError):
+            await self._await_room(new)  # only the last of many records says why it was not taken
         failures = self._failures.get(new.number, 1)
         await asyncio.sleep(min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2 ** (failures - 1)))
         # A former owner that fenced blindly would shut the rightful one out.
@@ -125,6 +133,18 @@ class Ownership:
             del self.tasks[new.number]
             return
         await self._run_opening(new)
+
+    async def _await_room(self, task: PartitionTask, topic: str = "") -> None:
+        def wanted() -> bool:
+            return self.tasks.get(task.number) is task and not self._closing
+
+        def say(fault: str) -> None:
+            task.error = EngineError(fault)
+            log.error("partition waits for a topic", partition=task.number, fault=fault)
+
+        await await_room(self.context.settings, topic, say, wanted)
+        if task.error is not None:  # it was that, and is mended
+            self._failures.pop(task.number, None)
 
     def restart_feed(self, task: PartitionTask) -> None:
         """Its place in the heartbeats is gone (short retention): read on from the look-back

@@ -24,7 +24,7 @@ from confluent_kafka import (
 
 from dalsegno.streams.engine.closing import raise_failed
 from dalsegno.streams.engine.encoding import OutRecord
-from dalsegno.streams.engine.errors import OutcomeUnknownError
+from dalsegno.streams.engine.errors import OutcomeUnknownError, TopicTooSmallError
 from dalsegno.streams.engine.security import librdkafka_options
 from dalsegno.streams.engine.settings import EngineSettings
 
@@ -41,6 +41,13 @@ _POLL_S: Final = 0.002
 _TOPIC_TIMEOUT_S: Final = 5.0
 
 Acked = Callable[[KafkaError | None, Message], None]
+
+
+def write_lost(what: str, topic: str, error: KafkaError | None) -> OutcomeUnknownError:
+    """What a failed write to a topic is raised as."""
+    if error is not None and error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+        return TopicTooSmallError(topic, error.str())
+    return OutcomeUnknownError(f"{what}: {error}")
 
 
 class Appended(NamedTuple):
@@ -135,7 +142,8 @@ class IdempotentProducer:
             if error is None and kind == TIMESTAMP_LOG_APPEND_TIME and offset is not None:
                 done.set_result(Appended(offset, at_ms))
             else:  # or it was there already, and the broker does not say where
-                done.set_exception(OutcomeUnknownError(f"append to {record.topic}: {error}"))
+                lost = write_lost(f"append to {record.topic}", record.topic, error)
+                done.set_exception(lost)
 
         self.send(record, acked)
         return await done

@@ -98,6 +98,7 @@ class PartitionTask:
     async def open(self) -> None:
         """Take the partition over. Raises what the steps raise, with nothing left open."""
         self._opening_job = asyncio.current_task()
+        self.error = None
         try:
             opened = await self._opening.run(self._step)
             await self._start(opened)

@@ -9,7 +9,7 @@ import pytest
 
 from dalsegno.schemas.control import Policy
 from dalsegno.schemas.topics import Topics
-from dalsegno.streams.engine.checks import check, dispatch_fault, layout_of
+from dalsegno.streams.engine.checks import check, dispatch_fault, layout_of, size_fault
 from dalsegno.streams.engine.topics_admin import TopicFacts, differences, plan
 
 TOPICS = Topics("t")
@@ -37,6 +37,16 @@ def test_topics_as_created_have_no_fault() -> None:
     findings = check(TOPICS, right(), dev=False)
     assert findings.faults == ()
     assert findings.warnings == ()
+
+
+def test_a_topic_that_was_lowered_is_named_and_leaves_nothing_out_meanwhile() -> None:
+    facts = with_config(TOPICS.transitions, max_message_bytes="2000")
+    line = "t.transitions: max.message.bytes is 2000, not 1048588: run `dalsegno topics create`"
+    assert size_fault(TOPICS, facts, TOPICS.transitions) == size_fault(TOPICS, facts) == line
+    assert size_fault(TOPICS, facts, TOPICS.escalations) == ""
+    assert size_fault(TOPICS, right()) == ""
+    size_of = layout_of(TOPICS, facts).size_of
+    assert size_of(TOPICS.transitions) == layout_of(TOPICS, right()).size_of(TOPICS.transitions)
 
 
 def test_a_missing_topic_names_the_command() -> None:
