@@ -1,4 +1,4 @@
-"""Names of workers: one live process per name on a host, proved by a kernel lock.
+"""Names of workers: one live process per cluster and name on a host, proved by a kernel lock.
 
 The lock ends with its process however that dies, so a name is free at once after a kill. The lock's
 file also remembers the incarnation that last ran here under the name: a hello with an older
@@ -8,6 +8,7 @@ incarnation that is not ours came from another host, where no lock proves that i
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import re
 import socket
@@ -19,6 +20,8 @@ from typing import Final
 from dalsegno.streams.client.errors import NameInUse, SettingsError
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
+_CLUSTER: Final = re.compile(r"[A-Za-z0-9_-]{1,40}")
+_DIGEST_BYTES: Final = 12
 _NUMBERS_MAX: Final = 10_000  # workers of one host
 
 
@@ -52,34 +55,48 @@ class WorkerName:
             self._fd = -1
 
 
-def claim_name(prefix: str, name: str | None = None, folder: Path | None = None) -> WorkerName:
-    """Claim `name`, or the host's name and the lowest free number.
+def check_name(name: str) -> None:
+    """Raises `SettingsError` for a name outside `[A-Za-z0-9._-]{1,100}`."""
+    if not _NAME.fullmatch(name):
+        raise SettingsError(f"worker name {name!r}: 1 to 100 of letters, digits, '.', '_', '-'")
 
-    Raises `NameInUse` if a live process has it, `SettingsError` for a name outside
-    `[A-Za-z0-9._-]{1,100}`.
+
+def claim_name(
+    prefix: str, name: str | None = None, folder: Path | None = None, *, cluster: str
+) -> WorkerName:
+    """Claim `name`, or the host's name and the lowest free number, under a prefix of a cluster.
+
+    Raises `NameInUse` if a live process has it, `SettingsError` for one that cannot be a name.
     """
     home = folder or Path(tempfile.gettempdir()) / f"dalsegno-workers-{os.getuid()}"
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    within = f"{_in_a_path(cluster)}.{prefix}"
     if name is not None:
-        if not _NAME.fullmatch(name):
-            raise SettingsError(f"worker name {name!r}: 1 to 100 of letters, digits, '.', '_', '-'")
-        path = home / f"{prefix}.{name}.lock"
+        check_name(name)
+        path = home / f"{within}.{name}.lock"
         fd = _lock(path)
         if fd is None:
             raise NameInUse(name, str(path))
         return WorkerName(name, path, fd)
     host = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname())[:90] or "host"
-    return _first_free(home, prefix, lambda number: f"{host}-{number}")
+    return _first_free(home, within, lambda number: f"{host}-{number}")
 
 
-def _first_free(home: Path, prefix: str, name_of: Callable[[int], str]) -> WorkerName:
+def _in_a_path(cluster: str) -> str:
+    """An id as Kafka makes them stays as it is; what else there may be, its digest."""
+    if _CLUSTER.fullmatch(cluster):
+        return cluster
+    return hashlib.blake2b(cluster.encode(), digest_size=_DIGEST_BYTES).hexdigest()
+
+
+def _first_free(home: Path, within: str, name_of: Callable[[int], str]) -> WorkerName:
     for number in range(_NUMBERS_MAX):
         name = name_of(number)
-        path = home / f"{prefix}.{name}.lock"
+        path = home / f"{within}.{name}.lock"
         fd = _lock(path)
         if fd is not None:
             return WorkerName(name, path, fd)
-    raise SettingsError(f"{_NUMBERS_MAX} workers run on this host under prefix {prefix!r} already")
+    raise SettingsError(f"{_NUMBERS_MAX} workers run on this host under {within!r} already")
 
 
 def _lock(path: Path) -> int | None:

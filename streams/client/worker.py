@@ -14,13 +14,14 @@ from confluent_kafka import KafkaException
 
 from dalsegno.streams.client.blobs import Blobs
 from dalsegno.streams.client.clocks import Clocks
+from dalsegno.streams.client.cluster import cluster_of
 from dalsegno.streams.client.config import ClientConfig, Security, WorkerConfig
 from dalsegno.streams.client.directory import Directory
 from dalsegno.streams.client.engines import Engines
 from dalsegno.streams.client.errors import DeliveryFailed, FlowError, SettingsError, WorkerFenced
 from dalsegno.streams.client.event_encoder import EventEncoder
 from dalsegno.streams.client.flow import Flow
-from dalsegno.streams.client.naming import WorkerName, claim_name
+from dalsegno.streams.client.naming import WorkerName, check_name, claim_name
 from dalsegno.streams.client.producer import Producer
 from dalsegno.streams.client.schema_registry import RegistryUnavailable
 from dalsegno.streams.client.session import Ending, Session, WorkerCounts
@@ -98,14 +99,36 @@ class Worker:
         if signals:
             for number in (signal.SIGTERM, signal.SIGINT):
                 self._loop.add_signal_handler(number, self.stop)
-        name = claim_name(self._config.prefix, self._name)
+        name: WorkerName | None = None
         try:
-            await self._sessions(name)
+            name = await self._named()
+            if name is not None:
+                await self._sessions(name)
         finally:
             try:
                 await run_stop_hooks(self._stop_hooks, self._settings.stop_timeout_ms / 1_000)
             finally:
-                name.release()
+                if name is not None:
+                    name.release()
+
+    async def _named(self) -> WorkerName | None:
+        """The name in the cluster, which a broker has to tell. None if a stop was asked before."""
+        if self._name is not None:
+            check_name(self._name)
+        while not self._stopping.is_set():
+            try:
+                cluster = await asyncio.to_thread(cluster_of, self._config)
+            except DeliveryFailed as error:
+                await self._rest(error)
+            else:
+                return claim_name(self._config.prefix, self._name, cluster=cluster)
+        return None
+
+    async def _rest(self, error: Exception) -> None:
+        _LOG.warning("cannot start yet, trying again: %s", error)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_RETRY_S):
+                await self._wake.wait()
 
     async def _sessions(self, name: WorkerName) -> None:
         """A session that lost its lease is over, and a new one says hello; any other end is the
@@ -157,10 +180,7 @@ class Worker:
             try:
                 await session.open()
             except (DeliveryFailed, KafkaException, RegistryUnavailable) as error:
-                _LOG.warning("cannot start yet, trying again: %s", error)
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(_RETRY_S):
-                        await self._wake.wait()
+                await self._rest(error)
             else:
                 return True
         return False

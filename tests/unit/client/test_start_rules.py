@@ -124,12 +124,12 @@ def test_a_fenced_member_is_told_apart(code: int) -> None:
 
 
 def test_names_are_numbered_per_host_and_free_once_released(tmp_path: Path) -> None:
-    first = claim_name("d", folder=tmp_path)
-    second = claim_name("d", folder=tmp_path)
+    first = claim_name("d", folder=tmp_path, cluster="c")
+    second = claim_name("d", folder=tmp_path, cluster="c")
     assert first.name.endswith("-0")
     assert second.name.endswith("-1")
     first.release()
-    assert claim_name("d", folder=tmp_path).name == first.name
+    assert claim_name("d", folder=tmp_path, cluster="c").name == first.name
 
 
 def test_a_name_of_a_live_process_is_refused_and_free_at_once_after_its_kill(
@@ -138,7 +138,7 @@ def test_a_name_of_a_live_process_is_refused_and_free_at_once_after_its_kill(
     program = (
         "import sys, pathlib\n"
         "from dalsegno.streams.client.naming import claim_name\n"
-        f"claim_name('d', 'w', pathlib.Path({str(tmp_path)!r}))\n"
+        f"claim_name('d', 'w', pathlib.Path({str(tmp_path)!r}), cluster='c')\n"
         "print('claimed', flush=True)\n"
         "sys.stdin.read()\n"
     )
@@ -148,22 +148,32 @@ def test_a_name_of_a_live_process_is_refused_and_free_at_once_after_its_kill(
         assert process.stdout is not None
         assert process.stdout.readline() == b"claimed\n"
         with pytest.raises(NameInUse, match="'w' is taken"):
-            claim_name("d", "w", tmp_path)
+            claim_name("d", "w", tmp_path, cluster="c")
         process.kill()
         process.wait()
-    assert claim_name("d", "w", tmp_path).name == "w"
+    assert claim_name("d", "w", tmp_path, cluster="c").name == "w"
+
+
+def test_a_name_is_taken_in_one_cluster_and_free_in_another(tmp_path: Path) -> None:
+    ids = ("4L6g3nShT-eMCtK--X86sw", "other", "b1:9092,b2:9092")
+    held = [claim_name("d", "w", tmp_path, cluster=cluster) for cluster in ids]
+    for cluster in ids:
+        with pytest.raises(NameInUse):
+            claim_name("d", "w", tmp_path, cluster=cluster)
+    held[0].remember(7)
+    assert [name.last_incarnation() for name in held] == [7, None, None]
 
 
 @pytest.mark.parametrize("name", ["", "two words", "a/b", "x" * 101])
 def test_a_name_that_a_mark_cannot_carry_is_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(SettingsError):
-        claim_name("d", name, tmp_path)
+        claim_name("d", name, tmp_path, cluster="c")
 
 
 def test_only_an_incarnation_of_this_host_needs_no_wait(tmp_path: Path) -> None:
     mark = Mark(queue="q", partition=0, offset=1, index=0, worker="w", incarnation=30)
     other = Mark(queue="q", partition=1, offset=1, index=0, worker="x", incarnation=99)
-    name = claim_name("d", "w", tmp_path)
+    name = claim_name("d", "w", tmp_path, cluster="c")
     assert name.last_incarnation() is None
     assert came_from_elsewhere("w", [mark, other], name.last_incarnation())
     name.remember(30)

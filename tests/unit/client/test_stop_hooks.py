@@ -80,7 +80,8 @@ async def test_a_worker_that_is_cancelled_in_its_hooks_gives_its_name_back(
         """None of them takes anything."""
 
     name = SimpleNamespace(name="w", release=lambda: released.append("w"))
-    monkeypatch.setattr("dalsegno.streams.client.worker.claim_name", lambda *_: name)
+    monkeypatch.setattr("dalsegno.streams.client.worker.claim_name", lambda *_, **__: name)
+    monkeypatch.setattr("dalsegno.streams.client.worker.cluster_of", lambda _: "c")
     monkeypatch.setattr(Worker, "_sessions", sessions)
     with pytest.raises(asyncio.CancelledError):
         await Worker([made], bootstrap_servers="127.0.0.1:1").serve()
