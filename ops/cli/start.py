@@ -39,8 +39,9 @@ def start(
     """
     from dalsegno.ops.flow_loader import load_flow
     from dalsegno.ops.logs import silence_clients
-    from dalsegno.streams.client.client import Client, new_run_id
+    from dalsegno.streams.client.client import Client
     from dalsegno.streams.client.errors import DeliveryFailed, WaitTimeout
+    from dalsegno.streams.client.request_ids import new_run_id
 
     silence_clients()
 

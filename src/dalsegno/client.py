@@ -23,7 +23,7 @@ from dalsegno.streams.client.blob_errors import (
     BlobStoreUnavailable,
 )
 from dalsegno.streams.client.check import Finding, Severity
-from dalsegno.streams.client.client import Client, new_run_id
+from dalsegno.streams.client.client import Client
 from dalsegno.streams.client.config import ClientConfig, Security, WorkerConfig
 from dalsegno.streams.client.context import BlockingContext, Context
 from dalsegno.streams.client.durations import Duration
@@ -62,6 +62,7 @@ from dalsegno.streams.client.outcomes import RunResult
 from dalsegno.streams.client.producer import Receipt
 from dalsegno.streams.client.refused import BrokerRefused
 from dalsegno.streams.client.report import EffectReport, Report
+from dalsegno.streams.client.request_ids import new_run_id
 from dalsegno.streams.client.schema import ContextSchema, Secret
 from dalsegno.streams.client.schema_errors import (
     FieldRefused,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
-import secrets
 import socket
 import threading
+import time
 import weakref
 from collections.abc import Iterable, Mapping
 from functools import partial
@@ -46,7 +46,7 @@ from dalsegno.streams.client.producer import OutRecord, Producer, Receipt
 from dalsegno.streams.client.report import Report
 from dalsegno.streams.client.reported import ReportedSteps
 from dalsegno.streams.client.reporter import Reporter
-from dalsegno.streams.client.request_ids import Request, RequestIds
+from dalsegno.streams.client.request_ids import Request, RequestIds, new_run_id
 from dalsegno.streams.client.run_values import RunValues
 from dalsegno.streams.client.schema import ContextSchema
 from dalsegno.streams.client.views import RunVersion, RunView
@@ -124,14 +124,16 @@ class Client:
 
         The same id with the same flow and inputs is the same start, however often it is sent.
         `traceparent` (W3C) goes along to every handoff. Whether the service accepts the start,
-        `wait` tells, or `timeout`: it raises `RunRefused`, or `WaitTimeout` (the start stands).
+        `wait` tells, or `timeout`, which is for the whole call and all parts of a large plan: it
+        raises `RunRefused`, or `WaitTimeout` (the start stands).
         Raises `FlowError`, `ValueRefusedError` for inputs that no context holds, `FieldRefused`
         for those that are not what the flow's context schema says.
         """
-        started = run_id or new_run_id()
+        started, began_s = run_id or new_run_id(), time.monotonic()
         self.start_many(flow, {started: inputs}, traceparent=traceparent, risk_flags=risk_flags)
         if timeout is not None:
-            self._outcomes.wait_started(started, to_s(timeout, "timeout"))
+            left_s = to_s(timeout, "timeout") - (time.monotonic() - began_s)
+            self._outcomes.wait_started(started, max(0.0, left_s))
         return started
 
     def start_many(
@@ -151,7 +153,6 @@ class Client:
         for run_id, inputs in runs.items():
             if schema is not None:
                 schema.check_start(inputs)
-            self._outcomes.begin(run_id)
             started = RunStarted(
                 run_id=run_id,
                 flow=flow.name,
@@ -163,9 +164,9 @@ class Client:
                 ttl_ms=flow.ttl_ms,
                 risk_flags=flags,
             )
-            records.extend(
-                self._record(part, traceparent) for part in in_parts(self._reporter.stamp(started))
-            )
+            parts = list(in_parts(self._reporter.stamp(started)))
+            self._outcomes.begin(run_id, len(parts))
+            records.extend(self._record(part, traceparent) for part in parts)
         receipts = self._producer.deliver_all(records, self._timeout_s)
         for record, receipt in zip(records, receipts, strict=True):
             self._written.note(record.key, receipt.offset)
@@ -380,14 +381,9 @@ class Client:
         return self._reporter.record(event, partition, trace)
 
 
-def new_run_id() -> str:
-    """32 hexadecimal digits, the form of a W3C trace id."""
-    return secrets.token_hex(16)
-
-
-def _told(outcomes: Outcomes, under_way: ReportedSteps, answer: Answer, _offset: int) -> None:
+def _told(outcomes: Outcomes, under_way: ReportedSteps, answer: Answer, offset: int) -> None:
     """Not a method: the reader's thread must not keep a client that was dropped."""
-    if outcomes.tell(answer):
+    if outcomes.tell(answer, offset):
         under_way.tell(answer)
 
 

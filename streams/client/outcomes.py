@@ -45,16 +45,20 @@ class RunResult:
 class _Told:
     """Answers about one run that nobody has asked for yet.
 
-    `attempts`: by step, the highest attempt that this client has reported on. `overtaken`: steps
-    with a lower one as well; what that one is told goes to `lower_refused`, and stops no other.
+    `parts`: records that its start was sent in; `extended`: offsets of those behind the first that
+    were taken. `attempts`: by step, the highest attempt that this client has reported on.
+    `overtaken`: steps with a lower one as well; what that one is told goes to `lower_refused`, and
+    stops no other.
     """
 
     __slots__ = (
         "attempts",
         "ended",
+        "extended",
         "lower_refused",
         "overtaken",
         "own",
+        "parts",
         "refused",
         "refused_reports",
         "replies",
@@ -65,6 +69,8 @@ class _Told:
         self.overtaken: set[str] = set()
         self.lower_refused: dict[str, ReportRefused] = {}
         self.own = False
+        self.parts = 1
+        self.extended: set[int] = set()
         self.ended: RunResult | None = None
         self.refused: RunRefused | None = None
         self.refused_reports: dict[str, ReportRefused] = {}
@@ -81,9 +87,9 @@ class Outcomes:
         self._runs: OrderedDict[str, _Told] = OrderedDict()
         self._changed = threading.Condition()
 
-    def tell(self, answer: Answer) -> bool:
-        """Take an answer in; called by the reader's thread. False if it only concerns an attempt
-        of this client that another one of its own has overtaken.
+    def tell(self, answer: Answer, offset: int = -1) -> bool:
+        """Take an answer to the event at `offset` in; called by the reader's thread. False if it
+        only concerns an attempt of this client that another one of its own has overtaken.
         """
         with self._changed:
             told = self._of(answer.run_id)
@@ -97,6 +103,8 @@ class Outcomes:
                 told.ended = _result(answer)
             elif answer.kind in _STARTS and answer.answer is AnswerType.REFUSED:
                 told.refused = RunRefused(answer.run_id, answer.reason, answer.detail)
+            elif answer.kind == PlanExtended.__name__:
+                told.extended.add(offset)  # what comes twice is one part
             elif answer.step and answer.answer in _NEGATIVE:
                 refused = told.lower_refused if lower else told.refused_reports
                 refused[answer.step] = ReportRefused(answer)
@@ -104,12 +112,14 @@ class Outcomes:
             self._changed.notify_all()
         return not lower
 
-    def begin(self, run_id: str) -> None:
-        """A start is about to be sent: a refusal of an earlier one says nothing about it."""
+    def begin(self, run_id: str, parts: int = 1) -> None:
+        """A start is about to be sent, in so many parts: a refusal of an earlier one says nothing
+        about it.
+        """
         with self._changed:
             before = self._runs.pop(run_id, None)
             told = self._of(run_id)
-            told.own = True
+            told.own, told.parts = True, parts
             if before is not None:  # its attempts are what they were
                 told.attempts, told.overtaken = before.attempts, before.overtaken
 
@@ -128,14 +138,16 @@ class Outcomes:
         return self._wait(run_id, seen, timeout_s, "the run has not ended")[0]
 
     def wait_started(self, run_id: str, timeout_s: float) -> None:
-        """The service has taken the start of this run, or has it already. Raises `RunRefused`,
-        `WaitTimeout`.
+        """The service has taken the start of this run, every part of it, or has it already.
+
+        Raises `RunRefused`, `WaitTimeout`.
         """
 
         def seen(told: _Told) -> bool | None:
             if told.refused is not None:
                 raise told.refused
-            return told.ended is not None or RunStarted.__name__ in told.replies or None
+            taken = RunStarted.__name__ in told.replies and len(told.extended) >= told.parts - 1
+            return told.ended is not None or taken or None
 
         self._wait(run_id, seen, timeout_s, "no answer to its start")
 

@@ -21,6 +21,11 @@ Request: TypeAlias = RunPaused | RunResumed | RunCancelled | InformationSupplied
 _MOST: Final = 10_000  # calls that have failed and that nobody has repeated
 
 
+def new_run_id() -> str:
+    """32 hexadecimal digits, the form of a W3C trace id."""
+    return secrets.token_hex(16)
+
+
 class _Call(NamedTuple):
     """What is kept of a request: facts may be large. `fields`: those that it sets."""
 

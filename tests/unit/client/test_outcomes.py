@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 
 import pytest
 
-from dalsegno.client import Flow, ReportRefused, RunRefused, RunState, WaitTimeout
+from dalsegno.client import Client, Flow, ReportRefused, RunRefused, RunState, WaitTimeout
 from dalsegno.schemas import codec, values
 from dalsegno.schemas.events import PlanExtended, RunStarted
 from dalsegno.schemas.outputs import Answer, AnswerType
@@ -52,6 +53,33 @@ def test_a_waiter_is_woken() -> None:
     result = outcomes.wait_own("r", 60)
     assert result is not None
     assert result.state is RunState.CANCELLED
+
+
+def test_a_start_in_parts_is_taken_once_every_part_is() -> None:
+    outcomes = Outcomes(10)
+    outcomes.begin("r", parts=3)
+    outcomes.tell(answer(AnswerType.ACCEPTED), 5)
+    for offset in (6, 6):  # an answer may come twice
+        outcomes.tell(answer(AnswerType.ACCEPTED, kind="PlanExtended"), offset)
+        with pytest.raises(WaitTimeout):
+            outcomes.wait_started("r", 0)
+    outcomes.tell(answer(AnswerType.ACCEPTED, kind="PlanExtended"), 7)
+    outcomes.wait_started("r", 0)
+
+
+def test_the_time_of_a_start_is_for_the_whole_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    now_s = iter((100.0, 104.0, 200.0, 299.0))
+    client = Client(bootstrap_servers="127.0.0.1:1")
+    monkeypatch.setattr(Client, "start_many", lambda *_, **__: ["r"])
+    monkeypatch.setattr(client._outcomes, "wait_started", lambda _, left_s: waits.append(left_s))
+    monkeypatch.setattr(
+        "dalsegno.streams.client.client.time", SimpleNamespace(monotonic=lambda: next(now_s))
+    )
+    for _ in range(2):
+        client.start(Flow("f"), {}, run_id="r", timeout="10s")
+    assert waits == [6.0, 0.0]
+    client.close()
 
 
 def test_a_refused_start_is_an_error_that_says_why() -> None:
