@@ -64,6 +64,21 @@ def fold_records(
     With `versions` the partition notes those of its runs: whoever asks for it drains them.
     What an archive has blanked comes as a record that is read already. Raises NoKeyError.
     """
+    for record, partition in records_met(settings, raw, number, count, versions=versions):
+        yield Folded(record, partition.apply(record), partition)
+
+
+def records_met(
+    settings: EngineSettings,
+    raw: Iterable[RawEvent | Record],
+    number: int,
+    count: int,
+    *,
+    versions: bool = False,
+) -> Iterator[tuple[Record, Partition]]:
+    """The same, each record with the partition that it meets: whoever is given one applies it
+    before the next.
+    """
     if not settings.mac_keys:
         raise NoKeyError  # verdicts, policies and decisions would count as forged: another history
     topic = settings.topics.events
@@ -73,4 +88,4 @@ def fold_records(
     events = EventReader(Intake(topic, count, settings.keyring, verify_ed25519), number)
     for each in raw:
         for record in [each] if isinstance(each, Record) else events.read(partition, (each,)):
-            yield Folded(record, partition.apply(record), partition)
+            yield record, partition

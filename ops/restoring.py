@@ -2,6 +2,7 @@
 
 import secrets
 import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 from dalsegno.ops.archived import open_archive
@@ -12,6 +13,8 @@ from dalsegno.ops.run_view import Fields
 from dalsegno.schemas import codec, headers
 from dalsegno.schemas.control import RunRestored
 from dalsegno.schemas.partitioner import partition_for
+from dalsegno.storage.archive.objects import ArchiveError, Trouble
+from dalsegno.storage.archive.segment import SegmentCorrupt
 from dalsegno.streams.engine.settings import EngineSettings
 from dalsegno.streams.engine.state_segments import States
 
@@ -26,22 +29,39 @@ class Here(NamedTuple):
     brought: bool
 
 
+class Left(NamedTuple):
+    """How a run left for the archive: the segment that has it, and the digest of its parts."""
+
+    run_id: str
+    segment: str
+    digest: bytes
+
+
+Source = Callable[[Left], bytes]
+"""Where the parts of a run come from."""
+
+
+class StateLostError(Exception):
+    """The archive has lost a state, or damaged it."""
+
+
 class NotBackError(Exception):
     """What was fetched is in the log, and the run is not back yet."""
 
 
-def restore(settings: EngineSettings, run_id: str, limit_s: float) -> Here:
-    """Fetch the run's state, append it, and wait until the run is back.
+def restore(settings: EngineSettings, run_id: str, limit_s: float, source: Source) -> Here:
+    """Take the run's state from where `source` has it, append it, and wait until the run is back.
 
-    Raises `ArchiveError`, `SegmentCorrupt`, `AppendError`, `NoKeyError`, `NotBackError`, and what
-    asking the engines raises.
+    Raises `AppendError`, `NoKeyError`, `NotBackError`, what asking the engines raises, and what
+    `source` does.
     """
     engines = Engines.find(settings)
     run = engines.run(run_id)
     archived = run.get("archived")
     if not isinstance(archived, dict):
         return _here(run, brought=False)
-    append(settings, run_id, _fetched(settings, run_id, archived))
+    left = Left(run_id, str(archived["segment"]), bytes.fromhex(str(archived["digest"])))
+    append(settings, run_id, _restored(left, source(left)))
     limit = time.monotonic() + limit_s
     while time.monotonic() < limit:
         run = engines.run(run_id)
@@ -59,12 +79,26 @@ def _here(run: Fields, *, brought: bool) -> Here:
     return Here(str(run.get("kind")), str(run.get("state") or run.get("kind")), brought)
 
 
-def _fetched(settings: EngineSettings, run_id: str, archived: Fields) -> RunRestored:
-    segment, digest = str(archived["segment"]), bytes.fromhex(str(archived["digest"]))
+def fetched(settings: EngineSettings, left: Left) -> bytes:
+    """The parts of a run, out of the archive. Raises `ArchiveError`, `StateLostError`."""
     with open_archive(settings) as archive:
-        parts = States(archive).parts(segment, run_id, digest)
+        try:
+            return States(archive).parts(left.segment, left.run_id, left.digest)
+        except SegmentCorrupt as error:
+            raise StateLostError(str(error)) from error
+        except ArchiveError as error:
+            if error.trouble not in {Trouble.MISSING, Trouble.DAMAGED}:
+                raise
+            raise StateLostError(str(error)) from error
+
+
+def _restored(left: Left, parts: bytes) -> RunRestored:
     return RunRestored(
-        run_id=run_id, restore_id=secrets.token_hex(16), parts=parts, digest=digest, source="cli"
+        run_id=left.run_id,
+        restore_id=secrets.token_hex(16),
+        parts=parts,
+        digest=left.digest,
+        source="cli",
     )
 
 

@@ -11,11 +11,12 @@ from dalsegno.streams.core.cold import (
     Cold,
     ColdHead,
     digest_of_parts,
+    layout_of,
     may_rest,
     rests,
 )
 from dalsegno.streams.core.cold_runs import ColdRuns
-from dalsegno.streams.core.layouts import NotInLayout, packed_run
+from dalsegno.streams.core.layouts import LAYOUTS, NotInLayout, packed_run
 from dalsegno.streams.core.moment import Moment
 from dalsegno.streams.core.plan_pack import before_of
 from dalsegno.streams.core.runs import Runs
@@ -138,6 +139,12 @@ class Archived:
                 found = _resting(run_id, held, plan, updated_ms, self.layout)
                 resting += [] if found is None else [found]
         return resting, [] if self._runs.residency is None else outside
+
+    def parts_of(self, run_id: str, digest: bytes) -> bytes | None:
+        """What a segment has of a run that is still here and may leave by this digest; None if the
+        digest is of another state. Raises `StateCorrupt`.
+        """
+        return self._cold.parts_of(run_id, digest) if layout_of(digest) in LAYOUTS else None
 
     def plan_parts(self, digest: bytes) -> list[tuple[bytes, bytes]]:
         """A plan and those that it extends, as parts: so that a segment needs nothing beside it."""

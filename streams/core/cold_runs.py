@@ -58,14 +58,8 @@ class ColdRuns:
             self.stayed += not self._leaves(run_id, digest, event.segment)
 
     def _leaves(self, run_id: str, digest: bytes, segment: str) -> bool:
-        held = self._runs.near(run_id)
-        if held is None or not _is_run(held):
-            return False
-        try:
-            packed = packed_run(layout_of(digest), run_id, held)
-        except NotInLayout:
-            return False
-        if not is_digest_of(digest, packed):
+        packed = self.parts_of(run_id, digest)
+        if packed is None:
             return False
         run = self._runs.get(run_id)
         # Who chose it had the same bytes before him; the fold believes nobody.
@@ -73,6 +67,17 @@ class ColdRuns:
             return False
         self._runs.archive(run, cold_of(run, segment, packed, digest, self._now.log_ms))
         return True
+
+    def parts_of(self, run_id: str, digest: bytes) -> bytes | None:
+        """A run that is not in the archive, as one value; None if a digest is of another state."""
+        held = self._runs.near(run_id)
+        if held is None or not _is_run(held):
+            return None
+        try:
+            packed = packed_run(layout_of(digest), run_id, held)
+        except NotInLayout:
+            return None
+        return packed if is_digest_of(digest, packed) else None
 
     def back_since(self, since_ms: int) -> dict[str, int]:
         """Runs that came back after this time, as far as is known: it is forgotten at a restore."""

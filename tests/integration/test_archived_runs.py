@@ -161,12 +161,28 @@ def test_with_the_store_away_events_wait_and_a_lost_state_is_said_and_not_guesse
     wait_for("a person hears of it", lambda: notices(lab) == [NAMES[1]])
     shown = look(engine, NAMES[1])
     assert (shown["kind"], shown["archived"]["trouble"]) == ("archived", "missing")
+    anew(lab, where, engine, client)
     for key, data in kept.items():
         objects.put(key, data)
     objects.close()
     assert client.wait(NAMES[1], "120s").context["receipt"] == f"receipt of {NAMES[1]}"
     client.close()
     assert engine.term() == 0
+
+
+def anew(lab: Lab, where: dict[str, str], engine: EngineProcess, client: Client) -> None:
+    """A state that is lost is made out of the run's events, and nothing but that."""
+    env, name = {**lab.environment(), **where}, NAMES[2]
+    lost = command(env, "restore", name)
+    assert lost.returncode == 1
+    assert f"dalsegno restore {name} --from-events" in lost.stderr
+    back = command(env, "restore", name, "--from-events")
+    assert (back.returncode, back.stdout.split(":")[0]) == (0, f"{name} is back"), back.stderr
+    lab.send(reports(name))
+    assert client.wait(name, "60s").context["receipt"] == f"receipt of {name}"
+    again = command(env, "restore", name, "--from-events")
+    assert (again.returncode, "not in the archive" in again.stdout) == (0, True), again.stderr
+    assert metric(engine, "dalsegno_archive_runs_lost") == 1, "the others are lost as before"
 
 
 def notices(lab: Lab) -> list[str]:
