@@ -9,6 +9,7 @@ from typing import Final
 
 from dalsegno.schemas.control import DecisionMade
 from dalsegno.schemas.events import InformationSupplied, RunStarted, StepCompleted
+from dalsegno.streams.core.actions import Output
 from dalsegno.streams.engine.batch import Batch
 from dalsegno.streams.engine.fold import Clock, Fold
 from dalsegno.streams.engine.outputs import Outputs
@@ -42,10 +43,11 @@ class Applying:
 
         Raises what reading and `apply` raise; the records before are applied then.
         """
-        apply, add, signals = self._fold.apply, self._outputs.add, self._signals.outputs
-        near, started = self._signals.near, self._signals.started
+        apply, near, started = self._fold.apply, self._signals.near, self._signals.started
+        made: list[Output] = []
         until_s = clock() + SLICE_S
         self.size_bytes = 0
+        # What it puts out is encoded and counted behind the loop: a short loop is the quicker one.
         try:
             for record in self._records:
                 produced = apply(record)
@@ -56,8 +58,7 @@ class Applying:
                 elif type(event) is RunStarted:
                     started(event.run_id, event.flow)
                 if produced:
-                    add(produced)
-                    signals(produced)
+                    made += produced
                     if isinstance(event, _WRITERS):
                         near(self._fold.near_limits(event.run_id))
                 if clock() >= until_s:
@@ -65,4 +66,7 @@ class Applying:
             return True
         finally:
             # Also when a record stops the partition: those before it are whole.
+            self._outputs.add(made)
             self._outputs.flush()
+            if made:
+                self._signals.outputs(made)

@@ -89,7 +89,7 @@ class Encoder:
             reason = "encode_" + type(error).__name__
         else:
             mac: bytes | None = b""
-            if action.channel == "faults" and self._sign is not None:
+            if isinstance(action, ReportFault) and self._sign is not None:
                 mac = self._sign(topic, partition, value)
                 if mac is not None:
                     found.append((headers.MAC, mac))

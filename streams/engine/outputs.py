@@ -168,7 +168,9 @@ class Outputs:
         self.skipped = 0
 
     def add(self, outputs: Iterable[Output]) -> None:
-        """Queue the outputs of one event, in order; the next `flush` lets them go."""
+        """Queue outputs of the fold, in order; the next `flush` lets them go."""
+        channels, record = self._channels, self._encoder.record
+        sent = 0
         for output in outputs:
             name = output.action.channel
             if self._marks and self._is_repeat(name, output.sequence):
@@ -176,13 +178,14 @@ class Outputs:
                 continue
             if self._closed:
                 continue
-            channel = self._channels.get(name)
+            channel = channels.get(name)
             if channel is None:
                 producer = self._producers[lane_of(name)]
-                channel = self._channels[name] = Channel(name, producer, self._heard)
-            channel.add(self._encoder.record(output))
-            self.unacked += 1
-            self.sent += 1
+                channel = channels[name] = Channel(name, producer, self._heard)
+            channel.add(record(output))
+            sent += 1
+        self.unacked += sent
+        self.sent += sent
 
     def flush(self) -> None:
         """Let go what was added: after a slice of events, so that their outputs share requests."""

@@ -72,21 +72,25 @@ class Signals:
             self._flows.put(run_id, flow)
 
     def outputs(self, outputs: Iterable[Output]) -> None:
-        """The outputs of one event."""
-        tally = self._tally
+        """The outputs of some events, in order."""
+        tally, diff, transition, handoff = self._tally, self._diff, self._transition, self._handoff
+        channels: dict[str, int] = {}
         for output in outputs:
             action = output.action
-            tally[catalogue.OUTPUTS, "channel", action.channel] += 1
+            channel = action.channel
+            channels[channel] = channels.get(channel, 0) + 1
             if isinstance(action, Audit):
-                self._transition(action.transition)
-                if self._diff is not None:
-                    self._diff(action.transition)
+                transition(action.transition)
+                if diff is not None:
+                    diff(action.transition)
             elif isinstance(action, Dispatch):
-                self._handoff(action.handoff)
+                handoff(action.handoff)
             elif isinstance(action, Escalate):
                 self._escalation(action.escalation)
             elif isinstance(action, PutAside):
                 tally[catalogue.DEAD_LETTERS, "reason", action.letter.reason] += 1
+        for channel, count in channels.items():
+            tally[catalogue.OUTPUTS, "channel", channel] += count
         if len(tally) > _TALLIES_MAX:
             self.flush()
 
