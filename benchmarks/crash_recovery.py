@@ -31,6 +31,7 @@ from rich.table import Table
 
 RUNS = 200
 SETTLE_S = 2.0
+_WIDTH = 250
 Figures = dict[str, float]
 Work = Callable[[System, Path], Figures]
 
@@ -193,7 +194,8 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--no-peers", dest="peers", action="store_const", const=[])
     parser.add_argument("--only", nargs="*", choices=list(CASES), default=list(CASES))
     options = parser.parse_args(argv)
-    console = Console()
+    # A file or pipe has no width of its own: nothing is cut off there.
+    console = Console(width=None if sys.stdout.isatty() else _WIDTH)
     failed = False
 
     def tell(text: str) -> None:
@@ -218,14 +220,14 @@ def main(argv: list[str]) -> int:
 def _print(console: Console, case: str, found: dict[str, list[Figures]]) -> None:
     table = Table("figure (median)", *found, title=f"{case}: {CASES[case].work.__doc__}")
     names = dict.fromkeys(name for rounds in found.values() for r in rounds for name in r)
-    for name in names:
+    kinds = list(dict.fromkeys(name.split()[0] for name in names))
+    for name in sorted(names, key=lambda name: kinds.index(name.split()[0])):
         cells = []
         for rounds in found.values():
             values = [r[name] for r in rounds if name in r]
             cells.append(f"{statistics.median(values):.2f}" if values else "")
         table.add_row(name, *cells)
-    # A file or pipe has no width: nothing is cut off there.
-    console.print(table, width=None if console.is_terminal else 40 + 20 * len(found))
+    console.print(table)
 
 
 if __name__ == "__main__":

@@ -63,7 +63,11 @@ class Postgres:
         self._initialise(secret)
         (port,) = free_ports(1)
         self._start(port)
-        self._wait_ready()
+        try:
+            self._wait_ready()
+        except TimeoutError:
+            self.down()
+            raise
         return f"postgresql://{_NAME}:{password}@127.0.0.1:{port}/postgres"
 
     def _initialise(self, secret: Path) -> None:
