@@ -32,7 +32,7 @@ PEERS: Final[Mapping[str, Peer]] = {
     "restate": Peer(restate.install, left_out={"standby": "one server has no standby"}),
     "dbos-sqlite": Peer(dbos.on_sqlite, LEFT_OUT, cpu_runs=1_000),
     "dbos-postgres": Peer(dbos.on_postgres, LEFT_OUT, cpu_runs=1_000),
-    "langgraph-sqlite": Peer(langgraph.on_sqlite, LEFT_OUT),
+    "langgraph-sqlite": Peer(langgraph.on_sqlite, LEFT_OUT, cpu_runs=1_000),
     "langgraph-postgres": Peer(langgraph.on_postgres, LEFT_OUT, cpu_runs=1_000),
     "journal": Peer(journal.install, LEFT_OUT),
 }
