@@ -11,6 +11,7 @@ from http import HTTPStatus
 from pathlib import Path
 
 import msgspec
+from confluent_kafka import KafkaException
 
 from dalsegno.ops.embedded.errors import JavaNotFoundError
 from dalsegno.ops.embedded.jars import KAFKA_VERSION, find_jars, jars_cached
@@ -21,6 +22,7 @@ from dalsegno.ops.kafka.engines import claims
 from dalsegno.ops.kafka.reader import Reader, ReadError
 from dalsegno.ops.remedies import BROKERS_REMEDY
 from dalsegno.ops.variables import unread
+from dalsegno.streams.client.refused import BrokerRefused
 from dalsegno.streams.engine.settings import EngineSettings
 
 _SERVICE_MODULES = (
@@ -159,6 +161,10 @@ def service_checks(
         with Reader(settings) as reader:
             partitions = reader.partitions(settings.topics.events)
         yield Finding("kafka", Health.OK, f"{settings.bootstrap_servers} answers")
+    except BrokerRefused as error:
+        remedy = "mend what it says, or ask whoever runs the brokers"
+        yield Finding("kafka", Health.FAULT, str(error), remedy)
+        return
     except ReadError as error:
         if "no topic" in str(error):
             yield Finding("kafka", Health.OK, f"{settings.bootstrap_servers} answers")
@@ -167,7 +173,12 @@ def service_checks(
             said = str(error).removesuffix(f"; {BROKERS_REMEDY}")
             yield Finding("kafka", Health.FAULT, said, BROKERS_REMEDY)
         return
-    faults = topic_faults(settings)
+    try:
+        faults = topic_faults(settings)
+    except (KafkaException, BrokerRefused, TimeoutError) as error:
+        said = str(error) or "the brokers did not tell of the topics in time"
+        yield Finding("topics", Health.FAULT, said, BROKERS_REMEDY)
+        return
     for detail, remedy, mild in faults:
         yield Finding("topics", Health.WARNING if mild else Health.FAULT, detail, remedy)
     if not faults:

@@ -250,6 +250,10 @@ def _kafka_words(error: Exception) -> str | None:
     """What Kafka raised with what to do, its own text being a dump. None for other errors."""
     from confluent_kafka import KafkaError, KafkaException
 
+    from dalsegno.streams.client.refused import rights_refusal
+
+    if isinstance(error, TimeoutError) and not str(error):
+        return f"no Kafka answers in time; {BROKERS_REMEDY}"
     if not isinstance(error, KafkaException):
         return None
     fault = error.args[0] if error.args else None
@@ -257,6 +261,8 @@ def _kafka_words(error: Exception) -> str | None:
         return None
     if fault.code() in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT):
         return f"no Kafka answers: {fault.str()}; {BROKERS_REMEDY}"
+    if (refusal := rights_refusal(fault)) is not None:
+        return f"{refusal}"
     return f"Kafka refused it ({fault.name()}): {fault.str()}"
 
 
@@ -277,7 +283,7 @@ def _fail_usage(error: BaseException) -> int:
 
 def _known(error: Exception) -> ExitCode | None:
     """The code for an error of a library or a lower layer, looked up only once one was raised."""
-    from confluent_kafka import KafkaException
+    from confluent_kafka import KafkaError, KafkaException
     from pydantic import ValidationError
 
     from dalsegno.ops.embedded.errors import EmbeddedKafkaError
@@ -294,10 +300,19 @@ def _known(error: Exception) -> ExitCode | None:
     from dalsegno.ops.policy_file import PolicyFileError
     from dalsegno.schemas.errors import ContractError, KeyMissing, SchemaMissing
     from dalsegno.streams.client import errors as client
+    from dalsegno.streams.client.refused import rights_refusal
     from dalsegno.streams.client.schema_errors import FieldRefused, SchemaError
+    from dalsegno.streams.engine.errors import (
+        BrokerLostError,
+        OutcomeUnknownError,
+        RestoreError,
+        StartRefusedError,
+    )
     from dalsegno.streams.engine.errors import EngineError as EngineFault
-    from dalsegno.streams.engine.errors import StartRefusedError
 
+    cause = error.args[0] if isinstance(error, KafkaException) and error.args else None
+    if isinstance(cause, KafkaError) and rights_refusal(cause) is not None:
+        return ExitCode.USAGE
     table: tuple[tuple[tuple[type[Exception], ...], ExitCode], ...] = (
         ((NoSuchRunError, NoSuchLetterError), ExitCode.NOT_FOUND),
         ((NoSuchPackageError, NoSuchPointError), ExitCode.NOT_FOUND),
@@ -309,8 +324,9 @@ def _known(error: Exception) -> ExitCode | None:
         ((KeyMissing, SchemaMissing, ContractError), ExitCode.USAGE),
         ((KeyFileError, FrozenListError), ExitCode.USAGE),
         ((NoOutcomeError,), ExitCode.UNAVAILABLE),
+        ((RestoreError, OutcomeUnknownError, BrokerLostError), ExitCode.UNAVAILABLE),
         ((EngineFault,), ExitCode.FOUND),
         ((ReadError, AppendError, EngineError, client.ClientError), ExitCode.UNAVAILABLE),
-        ((KafkaException, EmbeddedKafkaError), ExitCode.UNAVAILABLE),
+        ((KafkaException, EmbeddedKafkaError, TimeoutError), ExitCode.UNAVAILABLE),
     )
     return next((code for kinds, code in table if isinstance(error, kinds)), None)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from dalsegno.ops.remedies import BROKERS_REMEDY
-from dalsegno.streams.client.refused import Complaints, connect
+from dalsegno.streams.client.refused import Complaints, connect, rights_refusal
 from dalsegno.streams.engine.header_names import LenientHeaders
 from dalsegno.streams.engine.raw import raw_event
 from dalsegno.streams.engine.security import librdkafka_options
@@ -87,18 +87,21 @@ class Reader:
                 raise ReadError(said) from error
             if found is not None and found.error is None and found.partitions:
                 return len(found.partitions)
+            if found is not None and found.error is not None:
+                _raise_if_no_right(found.error, topic)
             if time.monotonic() > limit:
                 raise ReadError(f"there is no topic {topic}: run `dalsegno topics create`")
             time.sleep(_LOOK_S)
 
     def bounds(self, topic: str, partition: int) -> tuple[int, int]:
-        """First offset, and one beyond the last. Raises ReadError."""
+        """First offset, and one beyond the last. Raises ReadError, BrokerRefused."""
         limit = time.monotonic() + _ASK_S
         place = TopicPartition(topic, partition)
         while True:
             try:
                 found = self._consumer.get_watermark_offsets(place, timeout=_ASK_S)
             except KafkaException as error:
+                _raise_if_no_right(error.args[0], topic)
                 # Of a topic that was just made, or a leader that just moved: it passes.
                 if error.args[0].code() not in _PASSING or time.monotonic() > limit:
                     raise ReadError(f"{topic}[{partition}]: {_text(error)}; {_REMEDY}") from error
@@ -173,6 +176,12 @@ def _record(message: Message, lenient: LenientHeaders) -> LogRecord:
     raw, partition = raw_event(message, lenient), message.partition()
     assert partition is not None
     return LogRecord(partition, raw.offset, raw.timestamp, raw.key, raw.value, raw.headers)
+
+
+def _raise_if_no_right(error: KafkaError, topic: str) -> None:
+    """Raises `BrokerRefused`."""
+    if (refusal := rights_refusal(error, topic)) is not None:
+        raise refusal
 
 
 def _text(error: KafkaException) -> str:

@@ -6,7 +6,7 @@ from confluent_kafka import KafkaError, Message, Producer
 
 from dalsegno.schemas import codec, headers
 from dalsegno.schemas.control import PartitionControl, RunControl
-from dalsegno.streams.client.refused import Complaints, connect
+from dalsegno.streams.client.refused import Complaints, connect, rights_refusal
 from dalsegno.streams.engine.security import librdkafka_options
 from dalsegno.streams.engine.settings import EngineSettings
 
@@ -72,6 +72,8 @@ class Writer:
         if left or failures:
             if (refusal := self._complaints.refusal(self._options)) is not None:
                 raise refusal
+            if failures and (lacking := rights_refusal(failures[0], topic)) is not None:
+                raise lacking
             why = failures[0].str() if failures else "no acknowledgement in time"
             raise AppendError(f"{topic}[{partition}]: {why}; check the brokers and repeat")
         return offsets[0]

@@ -38,6 +38,7 @@ class Cause(StrEnum):
     OUR_CERTIFICATE = "our_certificate"
     NO_TLS = "no_tls"
     TLS = "tls"
+    RIGHTS = "rights"
     SETTINGS = "settings"
 
 
@@ -56,9 +57,19 @@ _REMEDIES: Final[dict[Cause, str]] = {
     "DALSEGNO_SECURITY_PROTOCOL",
     Cause.TLS: "and we agree on no TLS connection: compare DALSEGNO_SECURITY_PROTOCOL and the "
     "DALSEGNO_SSL_… settings with its listener",
+    Cause.RIGHTS: "does not let the user do this: give it the rights that the page on operations "
+    "lists (`kafka-acls`), or set DALSEGNO_SASL_USERNAME to one that has them",
     Cause.SETTINGS: "cannot be asked, the settings are wrong",
 }
 
+_NO_RIGHT: Final = frozenset(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    }
+)
 _SIGNS: Final = (
     ("mechanism handshake failed", Cause.MECHANISM),
     ("certificate verify failed", Cause.UNTRUSTED),
@@ -126,6 +137,13 @@ class Complaints:
             authority = str(properties.get("ssl.ca.location") or "")
             cause, detail = _ask(found["host"], int(found["port"]), authority)
         return BrokerRefused(cause, broker, detail or said)
+
+
+def rights_refusal(error: KafkaError, what: str = "") -> BrokerRefused | None:
+    """The refusal, if a broker says that the user lacks a right; `what` was asked of it."""
+    if error.code() not in _NO_RIGHT:
+        return None
+    return BrokerRefused(Cause.RIGHTS, "", f"{what}: {error.name()}" if what else error.name())
 
 
 def connect(factory: Callable[[P], C], properties: P) -> C:

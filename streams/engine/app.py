@@ -17,13 +17,14 @@ from typing import Any, Final
 import faust
 import structlog
 import uvloop
-from aiokafka.errors import KafkaError
+from aiokafka.errors import BrokerResponseError, KafkaError
 from confluent_kafka import KafkaError as KafkaCode
 from confluent_kafka import KafkaException
 
 from dalsegno.schemas.intake import Intake
 from dalsegno.storage.archive.objects import Objects
 from dalsegno.storage.blobs.store import BlobStore
+from dalsegno.streams.client.refused import BrokerRefused, rights_refusal
 from dalsegno.streams.engine.blob_settings import open_blobs
 from dalsegno.streams.engine.connections import mend_connections
 from dalsegno.streams.engine.context import ActorFactory, EngineContext, Layout
@@ -187,6 +188,8 @@ class Engine:
             await owners.check_events(identity)
         except TimeoutError as error:
             raise BrokerLostError(_NO_ANSWER) from error
+        except BrokerRefused as error:  # as at the first answer: what was mended needs a start
+            raise StartRefusedError((str(error),)) from error
         except (KafkaError, KafkaException) as error:
             _raise_if_lost(error)
             raise
@@ -255,7 +258,13 @@ class Engine:
 
 
 def _raise_if_lost(error: KafkaError | KafkaException) -> None:
-    """Raises `BrokerLostError` for what passes when the broker is back; returns for the rest."""
+    """Raises `BrokerLostError` for what passes when the broker is back, `StartRefusedError` for
+    a right that is missing; returns for the rest.
+    """
+    code = KafkaCode(error.errno) if isinstance(error, BrokerResponseError) else error.args[0]
+    refusal = rights_refusal(code) if isinstance(code, KafkaCode) else None
+    if refusal is not None:
+        raise StartRefusedError((str(refusal),)) from error
     if isinstance(error, KafkaError):
         passes = bool(error.retriable)
     else:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 from tests.integration.as_operated import engine, ready, working
 from tests.integration.doubling import flow
 from tests.integration.security.secured import KEY_PASSWORD, PASSWORD, Secured, secured_kafka
@@ -15,7 +18,10 @@ from dalsegno.client import Client, Worker
 from dalsegno.ops.cli import app
 from dalsegno.ops.cli.failures import ExitCode
 from dalsegno.streams.client.refused import BrokerRefused, Cause
+from dalsegno.streams.core.partition import Partition
+from dalsegno.streams.engine.app import Engine
 from dalsegno.streams.engine.app import ExitCode as EngineExit
+from dalsegno.streams.engine.settings import EngineSettings
 
 pytestmark = pytest.mark.kafka
 
@@ -139,6 +145,37 @@ def test_an_engine_that_is_not_let_in_leaves_with_its_own_code(
     assert [line for line in said.splitlines() if "start refused" in line and remedy in line]
     assert "Traceback" not in said
     assert not [each for each in (WRONG, PASSWORD, KEY_PASSWORD) if each in said]
+
+
+def test_one_that_is_let_in_no_more_after_the_first_answer_leaves_with_it_too(
+    secured: Secured, fresh_prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listener, more, remedy = REFUSALS[Cause.CREDENTIALS]
+    set_up(monkeypatch, secured, fresh_prefix, listener, more)
+
+    async def answered(*_: object) -> bool:
+        return True
+
+    monkeypatch.setattr("dalsegno.streams.engine.app.wait_for_broker", answered)
+    with capture_logs() as lines:
+        one = Engine(EngineSettings(http_port=0), lambda *_: None, Partition, monitors=None)
+        assert asyncio.run(one.run()) is EngineExit.START_REFUSED
+    assert [line for line in lines if remedy in str(line.get("fault", ""))]
+
+
+def test_doctor_lists_a_broker_that_refuses_us_beside_the_rest(
+    secured: Secured,
+    fresh_prefix: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    listener, more, remedy = REFUSALS[Cause.CREDENTIALS]
+    set_up(monkeypatch, secured, fresh_prefix, listener, more)
+    assert app.run(["doctor", "--json"]) == ExitCode.FOUND
+    found = {each["subject"]: each for each in json.loads(capsys.readouterr().out)}
+    assert found["kafka"]["health"] == "fault"
+    assert remedy in found["kafka"]["detail"]
+    assert found["python"]["health"] == "ok"
 
 
 def test_a_check_that_was_given_up_is_given_up_by_every_client(

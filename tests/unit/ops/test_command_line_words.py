@@ -6,6 +6,7 @@ from typing import cast
 
 import msgspec
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from dalsegno import __version__
 from dalsegno.ops.cli import app
@@ -15,7 +16,9 @@ from dalsegno.ops.kafka.writer import NoKeyError
 from dalsegno.ops.replaying import transitions_of
 from dalsegno.schemas.control import StallSuspected, Verdict
 from dalsegno.schemas.outputs import Outcome, RunState, Transition
+from dalsegno.streams.client.refused import BrokerRefused, Cause
 from dalsegno.streams.core.actions import Audit
+from dalsegno.streams.engine.errors import RestoreError
 from dalsegno.streams.engine.settings import EngineSettings
 
 
@@ -28,6 +31,26 @@ def test_the_help_has_whole_sentences_and_every_exit_code(
     assert set(re.findall(r"\b(\d+)\s+[a-zK]", text.split("Exit codes:")[1])) == {
         str(int(code)) for code in ExitCode
     }
+
+
+RIGHT = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "remedy"),
+    [
+        (TimeoutError(), ExitCode.UNAVAILABLE, "DALSEGNO_BOOTSTRAP_SERVERS"),
+        (KafkaException(RIGHT), ExitCode.USAGE, "kafka-acls"),
+        (BrokerRefused(Cause.CREDENTIALS, "b:1", "x"), ExitCode.USAGE, "DALSEGNO_SASL_PASSWORD"),
+        (RestoreError("no answer while reading"), ExitCode.UNAVAILABLE, "no answer"),
+    ],
+)
+def test_whatever_a_broker_refuses_ends_in_one_line_and_a_code(
+    error: Exception, code: ExitCode, remedy: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert app.ended_by(error) == code
+    (line,) = capsys.readouterr().err.splitlines()
+    assert remedy in line
 
 
 def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
