@@ -4,7 +4,7 @@ import json
 import logging
 import os
 import xml.etree.ElementTree as ET
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -46,7 +46,8 @@ def find_jars(
     if known is not None:
         return known
     progress(f"fetching the jars of Apache Kafka {version}")
-    jars = _fetch(version)
+    coordinates = (f"org.apache.kafka:kafka_2.13:{version}", _LOGGING)
+    jars = fetch_jars(coordinates, f"Apache Kafka {version}", without=_UNUSED)
     fresh = listing.with_suffix(f".{os.getpid()}")
     fresh.write_text(json.dumps({path: Path(path).stat().st_size for path in jars}, indent=0))
     fresh.replace(listing)  # atomic: two first runs may race
@@ -67,21 +68,27 @@ def _read(listing: Path) -> list[str] | None:
     return list(sizes) if whole and sizes else None
 
 
-def _fetch(version: str) -> list[str]:
+def fetch_jars(
+    coordinates: Iterable[str], what: str, *, without: tuple[str, ...] = ()
+) -> list[str]:
+    """Paths of the jars of these Maven coordinates (`group:artifact:version`) and of all they need,
+    but for artifacts whose names begin as in `without`. Those fetched before are not fetched again.
+
+    Raises JarsUnavailableError, which names `what`.
+    """
     try:
         import requests
         from jgo.maven import MavenContext
         from jgo.parse import Coordinate
     except ImportError as error:
         raise JarsUnavailableError(
-            f"the embedded broker needs {error.name}: pip install 'dalsegno[service]'"
+            f"to fetch {what}, {error.name} is needed: pip install 'dalsegno[service]'"
         ) from error
     context = MavenContext(
         repo_cache=cache_dir() / "maven",
         remote_repos=repositories(),
         timeout=_FETCH_TIMEOUT_S,
     )
-    coordinates = (f"org.apache.kafka:kafka_2.13:{version}", _LOGGING)
     wanted = [
         context.create_dependency(replace(Coordinate.parse(text), scope="compile"))
         for text in coordinates
@@ -91,13 +98,13 @@ def _fetch(version: str) -> list[str]:
             roots, rest = context.resolver.resolve(wanted)
             needed = [*roots, *(d for d in rest if d.scope in ("compile", "runtime"))]
             artifacts = [d.artifact for d in needed]
-            kept = [a for a in artifacts if not a.artifactId.startswith(_UNUSED)]
+            kept = [a for a in artifacts if not a.artifactId.startswith(without)]
             with ThreadPoolExecutor(_PARALLEL_FETCHES) as pool:
                 return sorted({str(path) for path in pool.map(lambda a: a.resolve(), kept)})
     except (requests.RequestException, OSError, RuntimeError, ValueError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise JarsUnavailableError(
-            f"the jars of Apache Kafka {version} could not be fetched: {reason}; "
+            f"the jars of {what} could not be fetched: {reason}; "
             "check the network or name a mirror in ~/.m2/settings.xml"
         ) from error
 
