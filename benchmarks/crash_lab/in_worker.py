@@ -161,10 +161,10 @@ class InWorker:
         self._worker = Worker(self._command, self._env, self._log)
 
     def submit(self, runs: int) -> None:
-        self._worker.ask("submit", _names(runs), _SUBMIT_S_MAX)
+        self._worker.ask("submit", run_names(runs), _SUBMIT_S_MAX)
 
     def wait_results(self, runs: int, limit_s: float) -> None:
-        results = self._worker.ask("results", _names(runs), limit_s)
+        results = self._worker.ask("results", run_names(runs), limit_s)
         if results != [_RESULT] * runs:
             raise AssertionError(f"unexpected results: {results[:3]}")
 
@@ -193,5 +193,6 @@ class InWorker:
             self.store.down()
 
 
-def _names(runs: int) -> list[str]:
+def run_names(runs: int) -> list[str]:
+    """Those that a case submits."""
     return [f"r{number}" for number in range(runs)]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from benchmarks.crash_lab import dbos, journal, langgraph, restate
+from benchmarks.crash_lab import dbos, journal, langgraph, littlehorse, restate, temporal
 from benchmarks.crash_lab.in_worker import LEFT_OUT
 from benchmarks.crash_lab.installing import NotInstallable
 from benchmarks.crash_lab.system import System
@@ -28,8 +28,13 @@ class Peer:
     cpu_runs: int = CPU_RUNS
 
 
+_ONE_SERVER: Final = {"standby": "one server has no standby"}
+_SLOW: Final = {"cpu": "it does some 30 steps/s; the case clean has its CPU per step"}
+
 PEERS: Final[Mapping[str, Peer]] = {
-    "restate": Peer(restate.install, left_out={"standby": "one server has no standby"}),
+    "restate": Peer(restate.install, left_out=_ONE_SERVER),
+    "temporal": Peer(temporal.install, left_out={**_ONE_SERVER, **_SLOW}),
+    "littlehorse": Peer(littlehorse.install, left_out={**_ONE_SERVER, **_SLOW}),
     "dbos-sqlite": Peer(dbos.on_sqlite, LEFT_OUT, cpu_runs=1_000),
     "dbos-postgres": Peer(dbos.on_postgres, LEFT_OUT, cpu_runs=1_000),
     "langgraph-sqlite": Peer(langgraph.on_sqlite, LEFT_OUT, cpu_runs=1_000),
