@@ -45,8 +45,8 @@ def _built() -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         subprocess.run([go, "install", MODULE], env=environment, check=True, capture_output=True)
     except subprocess.CalledProcessError as error:
-        said = error.stderr.decode(errors="replace").strip().splitlines()
-        raise NotInstallable(f"go install {MODULE} failed: {said[-1:]}") from error
+        told = error.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+        raise NotInstallable(f"go install {MODULE} failed: {told}") from error
     except OSError as error:
         raise NotInstallable(f"go install {MODULE} failed: {error}") from error
     return binary
