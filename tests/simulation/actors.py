@@ -70,8 +70,7 @@ class ActorReference:
                 raise BrokenPromiseError(f"P9: the actor of {order.fault_point} repeats {order}")
             self.orders[key_of(order)] = (count, entry.offset, order)
         self.digests.append(digest_of(self.fold.parts()))
-        if self.fold.refusals and self.fold.refusals[-1].offset == entry.offset:
-            self._refused(self.fold.refusals[-1].reason)
+        self._refused(entry.offset)
         now_ms = self.world.scheduler.now_ms
         for name, point in self.fold.points.items():
             seen = self.windows.setdefault(name, deque())
@@ -80,9 +79,11 @@ class ActorReference:
             while seen and seen[0][0] < now_ms - 2 * WINDOW_KEPT_MS:
                 seen.popleft()
 
-    def _refused(self, reason: str) -> None:
-        if reason == "apply_raised":
-            raise BrokenPromiseError(f"P12: the actor raised: {self.fold.refusals[-1].detail}")
+    def _refused(self, offset: int) -> None:
+        new = [each for each in self.fold.refusals if each.offset == offset]
+        raised = [each.detail for each in new if each.reason == "apply_raised"]
+        if raised:
+            raise BrokenPromiseError(f"P12: the actor raised: {raised}")
 
     def on_order(self, order: Order) -> None:
         """An order is in the events: one that the fold says, and none before it is missing."""

@@ -83,7 +83,7 @@ class CombinedStory(SagaStory):
     def on_dispatch(self, handoff: Handoff, offset: int, log_ms: int, live_ms: int) -> None:
         assert self.spec is not None, "every run of these worlds has a spec"
         step = self.spec.step(handoff.step)
-        if self.gates and step.role is StepRole.FORWARD:
+        if step.role is StepRole.FORWARD and self.gates:
             self.fail("P7", f"step {handoff.step} goes while {self.gates} is asked")
         if self.state is RunState.QUARANTINED:
             self.fail("P12", f"step {handoff.step} goes while the run is put aside")
@@ -274,7 +274,7 @@ class CombinedStory(SagaStory):
         if known is None:
             self._just_asked.append(escalation)
         gate = escalation.asked == "approval" and not escalation.step
-        if gate and self.turned_at is not None and self.state is not None:
+        if gate and self.state is not None and self.turned_at is not None:
             self.fail("people", "a gate is asked about while the run goes back")
         if self.turned_at is None and (escalation.failure_type == FailureType.UNSAFE or gate):
             self.gates[escalation.step] = escalation.reason

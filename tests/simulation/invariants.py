@@ -206,7 +206,7 @@ class Checker:
             ref = self.references[self.world.partition_of(call.run_id)]
             story = ref.stories[call.run_id]
             at = story.confirmed.get((call.step, call.effect, call.occurrence))
-            if at is not None and at < call.source_offset and story.is_known:
+            if story.is_known and at is not None and at < call.source_offset:
                 raise BrokenPromiseError(
                     f"P4: effect {name} was confirmed at {at} and is done again"
                 )
@@ -227,9 +227,10 @@ class Checker:
                     raise BrokenPromiseError(
                         f"P6: {engine.process.name} stands still on {ref.number}"
                     )
-                if session.partition.digest() != digest and self.unlike(
+                wrong = session.partition.digest() != digest and self.unlike(
                     ref.partition.parts(), session.partition.parts()
-                ):
+                )
+                if wrong:
                     raise BrokenPromiseError(
                         f"P2: {engine.process.name} has another state of {ref.number}"
                     )

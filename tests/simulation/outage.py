@@ -57,8 +57,8 @@ class Outage:
         story = self.story
         self._aside = self._aside or RunState.QUARANTINED in {story.state, change.run_state_after}
         self._note_fault(change, entry)
-        if change.run_state_after is RunState.EXPIRED:
-            self._check_not_just_expired()
+        if change.cause == "timer:ttl" or change.run_state_after is RunState.EXPIRED:
+            self._check_not_just_expired(change)
         for each in change.changes:
             if each.after is StepState.COMPLETED:
                 self.faulted.discard(each.step)
@@ -82,13 +82,17 @@ class Outage:
         if lost:
             self.faulted.add(change.step)
 
-    def _check_not_just_expired(self) -> None:
-        """P6: what is being brought back after a fault not its own is put to a person first."""
+    def _check_not_just_expired(self, change: Transition) -> None:
+        """P6: what is being brought back after a fault not its own is put to a person first.
+
+        At each end of a time to live, also at one that ends nothing.
+        """
         steps = self.story.steps
         back = {step for step in self.faulted if steps.get(step) in _COMES_BACK}
         seeking = {step for step in self.faulted if steps.get(step) is StepState.MISSING_INFO}
         back |= seeking - self.asked
-        if back and not (self.handed_over or self._aside) and self.story.is_known:
+        known = self.story.is_known and not (self.handed_over or self._aside)
+        if known and back and change.run_state_after is RunState.EXPIRED:
             self.story.fail("P6", f"just expired, though {sorted(back)} was being brought back")
 
     def _on_given_up(self, change: StepChange) -> None:
@@ -103,7 +107,7 @@ class Outage:
         self.handed_over = True
         story = self.story
         asked = any(each.after is StepState.ESCALATED for each in change.changes)
-        if not asked and not self._asked_now:
+        if not self._asked_now and not asked:
             story.fail("P6", "has more time, and nobody is asked about a step")
         # One that goes back has no time to live.
         if story.expires_ms and story.started is not None:

@@ -79,7 +79,7 @@ def check_views(fold: Partition, at_ms: int) -> None:
     points = fold._now.points
     for name, view in points.views.items():
         waiting = points.waiting(name)
-        if view.hand and view.hand[0][0] <= fold.log_ms and at_ms >= fold.log_ms:
+        if at_ms >= fold.log_ms and view.hand and view.hand[0][0] <= fold.log_ms:
             raise BrokenPromiseError(f"P9: a permit of {name} outlived its lease")
         if view.hand and not waiting and not view.shared:
             raise BrokenPromiseError(f"P9: permits of {name} are kept though nothing waits")

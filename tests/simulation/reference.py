@@ -158,7 +158,7 @@ class Reference:
         gone = verdict.verdict is Verdict.SILENT and (
             (verdict.run_id, verdict.step) in self.world.services.gone
         )
-        if verdict.verdict is not Verdict.STUCK and not put_aside and not gone:
+        if not put_aside and not gone and verdict.verdict is not Verdict.STUCK:
             raise BrokenPromiseError(
                 f"P8: {verdict.run_id}/{verdict.step} is called {verdict.verdict}, nothing failed"
             )

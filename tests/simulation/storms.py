@@ -170,7 +170,8 @@ class StormWorld:
     def _closes(self, name: str) -> None:
         if not self.good[name]:
             raise BrokenPromiseError(f"{name} closed without any success")
-        if self.is_down(name) and self.time.now_ms - self.down[name][0] > 1_500:
+        down_ms = self.time.now_ms - self.down[name][0] if self.is_down(name) else 0
+        if down_ms > 1_500:
             raise BrokenPromiseError(f"{name} closed while it was down")
 
     def _count(self) -> None:

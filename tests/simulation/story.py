@@ -302,7 +302,7 @@ class Story:
                 "P3", f"{type(event).__name__} of {event.step} epoch {event.epoch} was applied"
             )
             return
-        if flight.over and not isinstance(event, StepProgressed):
+        if not isinstance(event, StepProgressed) and flight.over:
             self.fail("P3", f"{type(event).__name__} was applied after its attempt's {flight.over}")
         if isinstance(event, StepStarted):
             if entry.at_ms >= flight.handoff.start_by_ms:

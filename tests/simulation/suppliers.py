@@ -103,8 +103,7 @@ class QuestionBook:
             raise BrokenPromiseError(f"facts: {where} asks for nothing, or could be started")
         given = unpack(asked.inputs)
         for field, value in given.items():
-            wrong = field not in step.reads or value != story.expected(field)
-            if wrong and story.is_known:
+            if story.is_known and (field not in step.reads or value != story.expected(field)):
                 raise BrokenPromiseError(f"P5: {where} is asked about with {field} as {value}")
         self.due_ms[asked.run_id, asked.step] = log_ms + asked.timeout_ms
 
@@ -117,7 +116,7 @@ class QuestionBook:
             if asks or not waits:
                 self.silent += asks
                 del self.due_ms[run_id, step]
-            elif log_ms >= due_ms and story.state is not RunState.QUARANTINED:
+            elif story.state is not RunState.QUARANTINED and log_ms >= due_ms:
                 raise BrokenPromiseError(f"P6: {run_id}/{step}: no supplier, and nobody is asked")
 
 
