@@ -239,7 +239,9 @@ class Client:
             except ReportRefused:
                 self._under_way.remove(event.run_id, event.step, event.attempt)
                 raise
-            return self._send(event)
+            receipt = self._send(event)
+            self._outcomes.reported(event.run_id, event.step, event.attempt, receipt.offset)
+            return receipt
 
         return Report(run_id, attempt, send, self.name, self._under_way, schema=schema)
 

@@ -19,7 +19,8 @@ _NEGATIVE = frozenset({AnswerType.REFUSED, AnswerType.SUPERSEDED, AnswerType.CAN
 _STARTS = frozenset({RunStarted.__name__, PlanExtended.__name__})
 _POSITIVE = frozenset({AnswerType.ACCEPTED, AnswerType.DUPLICATE})
 # Why an attempt of a service is over: there is one with a higher number.
-_OVERTAKEN = frozenset({"newer_attempt", "older_attempt"})
+_NEWER = "newer_attempt"
+_OVERTAKEN = frozenset({_NEWER, "older_attempt"})
 R = TypeVar("R")
 
 
@@ -48,13 +49,15 @@ class _Told:
     `parts`: records that its start was sent in; `extended`: offsets of those behind the first that
     were taken. `attempts`: by step, the highest attempt that this client has reported on.
     `overtaken`: steps with a lower one as well; what that one is told goes to `lower_refused`, and
-    stops no other.
+    stops no other. `first`: by step, the highest attempt and the offset of its first report.
+    `rivals`: by step, the last report, by its offset, that began another attempt.
     """
 
     __slots__ = (
         "attempts",
         "ended",
         "extended",
+        "first",
         "lower_refused",
         "overtaken",
         "own",
@@ -62,11 +65,14 @@ class _Told:
         "refused",
         "refused_reports",
         "replies",
+        "rivals",
     )
 
     def __init__(self) -> None:
         self.attempts: dict[str, int] = {}
         self.overtaken: set[str] = set()
+        self.first: dict[str, tuple[int, int]] = {}
+        self.rivals: dict[str, tuple[int, ReportRefused]] = {}
         self.lower_refused: dict[str, ReportRefused] = {}
         self.own = False
         self.parts = 1
@@ -93,8 +99,8 @@ class Outcomes:
         """
         with self._changed:
             told = self._of(answer.run_id)
-            # Answers name no attempt. Should the higher one be overtaken too, elsewhere, then the
-            # service takes none of its reports.
+            # Answers name no attempt. Whether the higher one is overtaken too, elsewhere, shows by
+            # the offset, once that of its own first report is known.
             lower = answer.reason in _OVERTAKEN and answer.step in told.overtaken
             # A start that is sent again is told at once if its run has ended.
             if answer.answer is AnswerType.ENDED or (
@@ -108,6 +114,8 @@ class Outcomes:
             elif answer.step and answer.answer in _NEGATIVE:
                 refused = told.lower_refused if lower else told.refused_reports
                 refused[answer.step] = ReportRefused(answer)
+                if lower and answer.reason == _NEWER:
+                    told.rivals[answer.step] = (offset, ReportRefused(answer))
             told.replies[answer.kind] = answer
             self._changed.notify_all()
         return not lower
@@ -122,6 +130,7 @@ class Outcomes:
             told.own, told.parts = True, parts
             if before is not None:  # its attempts are what they were
                 told.attempts, told.overtaken = before.attempts, before.overtaken
+                told.first, told.rivals = before.first, before.rivals
 
     def wait_own(self, run_id: str, timeout_s: float) -> RunResult | None:
         """The end of a run that this client has started; None at once for any other.
@@ -194,9 +203,16 @@ class Outcomes:
                 told.lower_refused[step] = earlier
             told.attempts[step] = max(attempt, highest)
             refusals = told.lower_refused if attempt < highest else told.refused_reports
-            refused = refusals.pop(step, None)
+            refused = refusals.pop(step, None) or _overtaken(told, step, attempt)
         if refused is not None:
             raise refused
+
+    def reported(self, run_id: str, step: str, attempt: int, offset: int) -> None:
+        """The log has a report of this attempt there."""
+        with self._changed:
+            first = self._of(run_id).first
+            if step not in first or attempt > first[step][0]:
+                first[step] = (attempt, offset)
 
     def _of(self, run_id: str) -> _Told:
         told = self._runs.get(run_id)
@@ -221,6 +237,16 @@ class Outcomes:
             if not self._changed.wait_for(look, timeout_s):
                 raise WaitTimeout(f"run {run_id!r}: {waiting_for} within {timeout_s:g} s")
         return found[0]
+
+
+def _overtaken(told: _Told, step: str, attempt: int) -> ReportRefused | None:
+    """What another one's report says to this attempt: it began a newer one behind our first."""
+    highest, first = told.first.get(step, (-1, -1))
+    offset, refused = told.rivals.get(step, (-1, None))
+    if refused is None or attempt != highest or offset <= first:
+        return None
+    del told.rivals[step]
+    return refused
 
 
 def _end(told: _Told) -> RunResult | None:

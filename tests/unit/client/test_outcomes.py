@@ -55,6 +55,21 @@ def test_a_waiter_is_woken() -> None:
     assert result.state is RunState.CANCELLED
 
 
+def test_an_attempt_that_followed_another_of_this_client_is_told_when_it_is_overtaken() -> None:
+    outcomes = Outcomes(10)
+    outcomes.check_report("r", "s", 1)
+    outcomes.reported("r", "s", 1, 5)
+    outcomes.check_report("r", "s", 2)
+    outcomes.tell(superseded("newer_attempt"), 10)  # by the second one itself: its first report
+    outcomes.check_report("r", "s", 2)
+    outcomes.reported("r", "s", 2, 10)
+    outcomes.check_report("r", "s", 2)
+    outcomes.tell(superseded("newer_attempt"), 15)  # by somebody else
+    with pytest.raises(ReportRefused, match="newer_attempt"):
+        outcomes.check_report("r", "s", 2)
+    outcomes.check_report("r", "s", 2)  # once
+
+
 def test_a_start_in_parts_is_taken_once_every_part_is() -> None:
     outcomes = Outcomes(10)
     outcomes.begin("r", parts=3)
