@@ -22,6 +22,7 @@ from dalsegno.streams.core.actions import Instruct, Output
 from dalsegno.streams.core.faultpoint.actors import FaultPoints
 from dalsegno.streams.core.state_codec import StateCorrupt
 from dalsegno.streams.engine.context import EngineContext
+from dalsegno.streams.engine.daemon import in_daemon_thread
 from dalsegno.streams.engine.errors import (
     EngineError,
     PartitionStoppedError,
@@ -126,9 +127,11 @@ class ActorTask:
         job = RestoreJob(self.number, claim_id, self._topic, changelog)
         sink, progress = PartsSink(), RestoreProgress()
         try:
-            found = await asyncio.to_thread(restore, settings, job, progress, sink)
+            found = await in_daemon_thread(
+                lambda: restore(settings, job, progress, sink), "restore-faults"
+            )
         finally:
-            progress.cancelled = True  # given up, its thread would go on, and hold up a stop
+            progress.cancelled = True  # given up, its thread would go on
         fold = self._build(sink.parts)
         checkpoint = None if sink.empty else fold.position
         fold.position = start_position(

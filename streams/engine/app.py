@@ -29,6 +29,7 @@ from dalsegno.streams.engine.blob_settings import open_blobs
 from dalsegno.streams.engine.connections import mend_connections
 from dalsegno.streams.engine.context import ActorFactory, EngineContext, Layout
 from dalsegno.streams.engine.control import ControlAppender
+from dalsegno.streams.engine.daemon import in_daemon_thread
 from dalsegno.streams.engine.errors import (
     BrokerLostError,
     EngineError,
@@ -48,7 +49,7 @@ from dalsegno.streams.engine.settings import EngineSettings
 from dalsegno.streams.engine.signatures import verify_ed25519
 from dalsegno.streams.engine.signing import Signer
 from dalsegno.streams.engine.start import ready_topics, wait_for_broker
-from dalsegno.streams.engine.stopping import StopSignals
+from dalsegno.streams.engine.stopping import StopAskedError, StopSignals, unless
 from dalsegno.streams.engine.topics_admin import TopicAdmin
 from dalsegno.streams.engine.transport import install
 from dalsegno.streams.engine.warm_tier import StoreFullError, WarmTier, open_tier
@@ -67,7 +68,8 @@ AgentSetup = Callable[[faust.App, EngineSettings], None]
 `dalsegno.streams.agents.events.register`.
 """
 
-_FAUST_STOP_S: Final = 8.0
+_FAUST_STOP_SHARE: Final = 0.8
+"""Of the stop timeout: final checkpoints, and the group left. The rest is for the producers."""
 
 
 class ExitCode(IntEnum):
@@ -167,12 +169,15 @@ class Engine:
     async def _begin(self, web: EngineWeb, url: str, stop: StopSignals) -> ExitCode:
         owners = OwnersView(self._settings)
         try:
-            layout = await self._prepare(stop, owners)
-            if layout is None:
-                return ExitCode.STOPPED
-            return await self._serve(layout, owners, web, url, stop)
+            layout = await unless(stop.requested, self._prepare(stop, owners))
+            if layout is not None:
+                return await self._serve(layout, owners, web, url, stop)
+        except StopAskedError:
+            pass
         finally:
             await owners.close()
+        log.info("engine stopped before it was in the group: it has taken nothing over")
+        return ExitCode.STOPPED
 
     async def _prepare(self, stop: StopSignals, owners: OwnersView) -> Layout | None:
         """Everything before the group is joined; None if we were told to stop meanwhile."""
@@ -184,7 +189,7 @@ class Engine:
             await owners.start()
             await owners.check_layout(layout.partitions)
             events = self._settings.topics.events
-            identity = await asyncio.to_thread(admin.identity, events)
+            identity = await in_daemon_thread(lambda: admin.identity(events), "identity")
             await owners.check_events(identity)
         except TimeoutError as error:
             raise BrokerLostError(_NO_ANSWER) from error
@@ -197,7 +202,9 @@ class Engine:
 
     async def _warm(self) -> WarmTier | None:
         try:
-            return await asyncio.to_thread(open_tier, self._settings, self._metrics)
+            return await in_daemon_thread(
+                lambda: open_tier(self._settings, self._metrics), "data-folder"
+            )
         except TimeoutError as error:  # an `OSError` too, and none of the folder's
             raise BrokerLostError(_NO_ANSWER) from error
         except (StoreFullError, OSError) as error:
@@ -213,7 +220,7 @@ class Engine:
         pool = ProducerPool(lambda lane: IdempotentProducer(settings, LINGER_MS.get(lane, 0.0)))
         signer = Signer(settings.topics.events, layout.partitions, settings.keyring)
         control = ControlAppender(pool, signer)
-        warm = await self._warm()
+        warm = await unless(stop.requested, self._warm())
         context = EngineContext(
             settings=settings,
             layout=layout,
@@ -244,13 +251,10 @@ class Engine:
             if warm is not None:
                 ends.push_async_callback(asyncio.to_thread, warm.close)
             ends.push_async_callback(pool.close)
-            ends.push_async_callback(_stop_app, app)
+            limit_s = settings.stop_timeout_ms / 1_000 * _FAUST_STOP_SHARE
+            ends.push_async_callback(_stop_app, app, limit_s)
             ends.push_async_callback(janitor.close)
-            try:
-                await app.start()
-            except KafkaError as error:
-                _raise_if_lost(error)
-                raise
+            await unless(stop.requested, _start_app(app))
             ends.callback(stop.arm)
             janitor.start()
             reason = await _first(stop.requested.wait(), ownership.stopped_by)
@@ -285,13 +289,21 @@ async def _first(
     return failure.result() if failure.done() else None
 
 
-async def _stop_app(app: faust.App) -> None:
+async def _start_app(app: faust.App) -> None:
+    try:
+        await app.start()
+    except KafkaError as error:
+        _raise_if_lost(error)
+        raise
+
+
+async def _stop_app(app: faust.App, limit_s: float) -> None:
     stopping = asyncio.create_task(app.stop())  # Faust's services look at the task they run in
     try:
-        async with asyncio.timeout(_FAUST_STOP_S):
+        async with asyncio.timeout(limit_s):
             await stopping
     except TimeoutError:
-        log.warning("the Faust app has not stopped in time, and is left", limit_s=_FAUST_STOP_S)
+        log.warning("the Faust app has not stopped in time, and is left", limit_s=limit_s)
 
 
 def _exit_code(reason: BaseException | None) -> ExitCode:

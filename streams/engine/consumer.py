@@ -20,6 +20,7 @@ from aiokafka.errors import KafkaError
 from faust.events import Event
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP, ConsumerMessage
+from mode.threads import WorkerThread
 
 from dalsegno.streams.engine import membership
 from dalsegno.streams.engine.batch import Batch, Receiver
@@ -50,6 +51,7 @@ _ENDS_BEHIND_S: Final = 0.05
 _ENDS_TIMEOUT_S: Final = 2.0
 _YIELDS: Final = 6
 _ASK_TIMEOUT_S: Final = 15.0
+_LAST_COMMIT_S: Final = 1.0
 
 
 class BatchMessage(ConsumerMessage):  # type: ignore[misc]
@@ -60,8 +62,18 @@ class BatchMessage(ConsumerMessage):  # type: ignore[misc]
         return True
 
 
+class DaemonThread(WorkerThread):  # type: ignore[misc]
+    """Holds up nobody's end: aiokafka may wait for a broker for longer than a stop may take."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:  # noqa: ANN401 - untyped upstream
+        super().__init__(*args, **options)
+        self.daemon = True
+
+
 class ConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
     """Faust's consumer thread, with a client that keeps our place in the group and no more."""
+
+    Worker = DaemonThread
 
     def _create_worker_consumer(self, transport: Any) -> AIOKafkaConsumer:  # noqa: ANN401 - untyped upstream
         client = super()._create_worker_consumer(transport)
@@ -200,7 +212,8 @@ class BatchConsumer(driver.Consumer):  # type: ignore[misc]
         saved = self.ownership.saved_positions()
         if saved:
             with contextlib.suppress(KafkaError, TimeoutError):  # for lag tools only
-                await self.commit_positions(saved)
+                async with asyncio.timeout(_LAST_COMMIT_S):
+                    await self.commit_positions(saved)
 
     async def _leave(self) -> None:
         if self.ownership.context.settings.leave and self.membership is not None:

@@ -5,12 +5,13 @@ write.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
+from dalsegno.streams.client.threads import Threads
 from dalsegno.streams.engine.errors import FencedError, OutcomeUnknownError
 from dalsegno.streams.engine.producers import Handle, producer_options, write_lost
 from dalsegno.streams.engine.settings import EngineSettings
@@ -22,6 +23,9 @@ _START_TIMEOUTS: Final = 3
 _COMMIT_TIMEOUTS: Final = 1.5
 _SLACK_S: Final = 0.5
 """The library's own timeout comes first, so that nothing runs on in the thread."""
+
+_LOOK_S: Final = 0.25
+"""How soon a call that waits for the broker sees that the producer is closed."""
 
 _FENCED: Final = frozenset(
     {
@@ -36,13 +40,14 @@ _FENCED: Final = frozenset(
 class FencedProducer:
     """One transactional producer. Starting it makes every earlier one of the same id fail.
 
-    Its calls block, so they run in a thread of its own, one after the other.
+    Its calls block, so they run in a thread of its own, one after the other. The thread holds up
+    nobody's end, and neither fences nor commits once the producer is closed.
     """
 
     def __init__(self, settings: EngineSettings, transactional_id: str) -> None:
         self._timeout_s = settings.transaction_timeout_ms / 1_000
         self._closing = False
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix=transactional_id)
+        self._thread = Threads(1, transactional_id)
         self._handle = Handle(
             {
                 **producer_options(settings),
@@ -58,7 +63,7 @@ class FencedProducer:
         timeout_s = _START_TIMEOUTS * self._timeout_s
 
         def begin() -> None:
-            self._handle.producer.init_transactions(timeout_s)
+            self._waiting(self._handle.producer.init_transactions, timeout_s)
 
         await self._guard(begin, timeout_s + _SLACK_S)
 
@@ -87,6 +92,7 @@ class FencedProducer:
             if topic is not None and partition is not None:
                 ends[topic, partition] = offset + 1
 
+        self._check_open()
         producer = self._handle.producer
         producer.begin_transaction()
         for (topic, partition), entries in writes.items():
@@ -97,12 +103,30 @@ class FencedProducer:
                 else:
                     producer.produce(topic, value, key, partition)
         # Waits for every delivery, and raises if one of them failed.
-        producer.commit_transaction(timeout_s)
+        self._waiting(producer.commit_transaction, timeout_s)
+
+    def _waiting(self, call: Callable[[float], object], timeout_s: float) -> None:
+        """A call of the library's that goes on where it was when it is made again."""
+        deadline_s = time.monotonic() + timeout_s
+        while True:
+            self._check_open()
+            left_s = max(0.0, deadline_s - time.monotonic())
+            try:
+                call(min(_LOOK_S, left_s))
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError._TIMED_OUT or left_s <= _LOOK_S:
+                    raise
+            else:
+                return
+
+    def _check_open(self) -> None:
+        if self._closing:
+            raise OutcomeUnknownError("the producer is closed")
 
     async def _guard(self, work: Callable[[], object], timeout_s: float, topic: str = "") -> None:
         try:
             async with asyncio.timeout(timeout_s):
-                await asyncio.get_running_loop().run_in_executor(self._thread, work)
+                await self._thread.run(work)
         except KafkaException as error:
             if error.args[0].code() in _FENCED:
                 raise FencedError(str(error)) from error

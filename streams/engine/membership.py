@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import structlog
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.errors import KafkaError
-from aiokafka.protocol.group import HeartbeatRequest
+from aiokafka.errors import KafkaError, RequestTimedOutError
+from aiokafka.protocol.group import HeartbeatRequest, LeaveGroupRequest
 
 from dalsegno.streams.engine.errors import EvictedError
 from dalsegno.streams.engine.fold import Clock
@@ -24,6 +24,9 @@ UNKNOWN_MEMBER_ID: Final = 25
 REBALANCE_IN_PROGRESS: Final = 27
 FENCED_INSTANCE_ID: Final = 82
 """Error codes of the protocol; aiokafka has no class for the second."""
+
+LEAVE_TIMEOUT_S: Final = 1.0
+"""Others have our partitions when the session ends, if the group does not hear that we leave."""
 
 PROBE_TIMEOUT_S: Final = 3.0
 PROBE_INTERVAL_S: Final = 0.2
@@ -52,11 +55,15 @@ class Membership:
 
     async def _watched(self, request: Any) -> Any:  # noqa: ANN401 - untyped upstream
         asked_at_s = self._clock()
+        leaves = isinstance(request, LeaveGroupRequest)
         try:
-            answer = await self._ask(request)
+            async with asyncio.timeout(LEAVE_TIMEOUT_S if leaves else None):
+                answer = await self._ask(request)
         except KafkaError:
             self.reachable = False
             raise
+        except TimeoutError as error:
+            raise RequestTimedOutError from error
         self.reachable = True
         code = getattr(answer, "error_code", 0)
         if isinstance(request, HeartbeatRequest) and code in (0, REBALANCE_IN_PROGRESS):

@@ -15,6 +15,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from dalsegno import __version__
 from dalsegno.schemas.codec import encode
@@ -25,6 +26,7 @@ from dalsegno.streams.core.controls import RULES_KNOWN
 from dalsegno.streams.core.sequence import Sequence
 from dalsegno.streams.core.state_codec import StateCorrupt
 from dalsegno.streams.engine.context import EngineContext
+from dalsegno.streams.engine.daemon import in_daemon_thread
 from dalsegno.streams.engine.errors import (
     OutcomeUnknownError,
     PartitionStoppedError,
@@ -178,11 +180,14 @@ class Opening:
         for sink in self._sinks():
             self._sink = sink
             try:
-                return await asyncio.to_thread(restore, context.settings, job, self.progress, sink)
+                return await in_daemon_thread(partial(self._read, job, sink), "restore")
             except StoreError as error:
                 why = error
                 await asyncio.to_thread(self._give_up, error)
         raise OutcomeUnknownError(f"room for the partition: {why}")
+
+    def _read(self, job: RestoreJob, sink: PartsSink | StoreSink) -> Restored:
+        return restore(self._context.settings, job, self.progress, sink)
 
     def _sinks(self) -> list[PartsSink | StoreSink]:
         """A store that turns out damaged is made anew once; then all stays in memory, if it may."""

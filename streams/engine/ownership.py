@@ -27,7 +27,10 @@ log = structlog.get_logger(__name__)
 BACKOFF_FIRST_S: Final = 0.2
 BACKOFF_MAX_S: Final = 15.0
 SETTLE_SHARE: Final = 0.6
-"""Of the rebalance timeout (or the stop timeout): what final checkpoints may take."""
+"""Of the rebalance timeout: what final checkpoints may take."""
+
+SETTLE_SHARE_STOP: Final = 0.5
+"""The same of the stop timeout. The rest is for what has to be closed after them."""
 
 
 class Ownership:
@@ -197,7 +200,7 @@ class Ownership:
         and begins nothing more: each partition's own end then still closes all that it has.
         """
         self._closing = True
-        timeout_s = self.context.settings.stop_timeout_ms / 1_000 * SETTLE_SHARE
+        timeout_s = self.context.settings.stop_timeout_ms / 1_000 * SETTLE_SHARE_STOP
         tasks = list(self.tasks.values())
         ends = await asyncio.gather(
             *(task.settle(timeout_s) for task in tasks), return_exceptions=True

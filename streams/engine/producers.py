@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
 import structlog
@@ -22,7 +21,9 @@ from confluent_kafka import (
     Producer,
 )
 
+from dalsegno.streams.client.threads import Threads
 from dalsegno.streams.engine.closing import raise_failed
+from dalsegno.streams.engine.daemon import in_daemon_thread
 from dalsegno.streams.engine.encoding import OutRecord
 from dalsegno.streams.engine.errors import OutcomeUnknownError, TopicTooSmallError
 from dalsegno.streams.engine.security import librdkafka_options
@@ -34,7 +35,7 @@ BATCH_BYTES_MAX: Final = 1_000_000
 """Below Kafka's default of 1,048,588 for `max.message.bytes`, which holds for whole batches."""
 
 RECORD_BYTES_MAX: Final = 100_000_000
-CLOSE_TIMEOUT_S: Final = 2.0
+CLOSE_TIMEOUT_S: Final = 1.0
 _POLL_S: Final = 0.002
 """How soon an acknowledgement is noticed. Nothing but checkpoints and bounds waits for one."""
 
@@ -164,7 +165,7 @@ class IdempotentProducer:
         """Whether the brokers have the topic now. False also while they cannot be asked."""
         try:
             ask = self._handle.producer.list_topics
-            found = await asyncio.to_thread(ask, topic, _TOPIC_TIMEOUT_S)
+            found = await in_daemon_thread(lambda: ask(topic, _TOPIC_TIMEOUT_S), "topics")
         except KafkaException:
             return False
         return topic in found.topics and found.topics[topic].error is None
@@ -198,7 +199,7 @@ class IdempotentProducer:
                 with contextlib.suppress(KafkaException):  # what was in flight leaves a gap: known
                     self._handle.producer.poll(0)  # here, not in the thread that ends it
             finally:
-                await self._handle.close(ThreadPoolExecutor(1, thread_name_prefix="close"))
+                await self._handle.close(Threads(1, "close"))
 
 
 class Handle:
@@ -217,14 +218,18 @@ class Handle:
             raise OutcomeUnknownError("the producer is closed")
         return self._held[0]
 
-    async def close(self, thread: ThreadPoolExecutor) -> None:
+    async def close(self, thread: Threads) -> None:
         """End it in `thread`, after what still runs there; waits for that within a bound only.
 
         Not by its own `close`, which waits without a limit for a transaction to be aborted.
         """
-        ending = asyncio.get_running_loop().run_in_executor(thread, self._held.clear)
-        thread.shutdown(wait=False)
-        await asyncio.wait([ending], timeout=CLOSE_TIMEOUT_S)
+        try:
+            async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                await thread.run(self._held.clear)
+        except TimeoutError:
+            log.warning("a producer takes long to close, and is left to its thread")
+        finally:
+            thread.close()
 
 
 class ProducerPool:

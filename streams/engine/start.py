@@ -13,6 +13,7 @@ from confluent_kafka import KafkaException
 from dalsegno.streams.client.refused import BrokerRefused
 from dalsegno.streams.engine.checks import check, layout_of, transactions_allowed
 from dalsegno.streams.engine.context import Layout
+from dalsegno.streams.engine.daemon import in_daemon_thread
 from dalsegno.streams.engine.errors import OutcomeUnknownError, StartRefusedError
 from dalsegno.streams.engine.settings import EngineSettings
 from dalsegno.streams.engine.topics_admin import TopicAdmin
@@ -36,7 +37,7 @@ async def wait_for_broker(settings: EngineSettings, stop: asyncio.Event) -> bool
     told_s = _now_s() - _TELL_S
     while not stop.is_set():
         try:
-            await asyncio.to_thread(TopicAdmin(settings).ping)
+            await in_daemon_thread(TopicAdmin(settings).ping, "ping")
         except BrokerRefused as error:
             raise StartRefusedError((str(error),)) from error
         except KafkaException as error:
@@ -57,7 +58,7 @@ def _now_s() -> float:
 
 async def ready_topics(settings: EngineSettings, admin: TopicAdmin) -> Layout:
     """Check everything. Raises `StartRefusedError` with all faults."""
-    facts = await asyncio.to_thread(admin.facts)
+    facts = await in_daemon_thread(admin.facts, "facts")
     findings = check(
         settings.topics,
         facts,

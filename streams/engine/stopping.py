@@ -9,11 +9,42 @@ import faulthandler
 import os
 import signal
 import threading
+from collections.abc import Coroutine
 from types import FrameType
-from typing import Final
+from typing import Any, Final, TypeVar
+
+import structlog
+
+log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
 
 _FORCED: Final = 1
 _GRACE_S: Final = 1.0
+_GIVE_UP_S: Final = 2.0
+"""For what was given up to end by itself, such as a client that disconnects."""
+
+
+class StopAskedError(Exception):
+    """A stop was asked for before something was through. Nothing is wrong."""
+
+
+async def unless(asked: asyncio.Event, work: Coroutine[Any, Any, T]) -> T:
+    """What `work` returns or raises. Raises `StopAskedError`, with the work given up, if a stop is
+    asked for meanwhile.
+    """
+    working, waiting = asyncio.create_task(work), asyncio.create_task(asked.wait())
+    try:
+        await asyncio.wait((working, waiting), return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            return working.result()
+        raise StopAskedError
+    finally:
+        waiting.cancel()
+        if working.cancel():
+            _, left = await asyncio.wait([working], timeout=_GIVE_UP_S)
+            if left:
+                log.warning("what was given up for the stop has not ended, and is left")
 
 
 class StopSignals:

@@ -371,11 +371,12 @@ class PartitionTask:
 
     async def close(self) -> None:
         """Write nothing more and free everything."""
-        self.state = TaskState.CLOSED
+        was, self.state = self.state, TaskState.CLOSED
         self.ticket += 1
         self._opening.progress.cancelled = True
         job = self._opening_job
         if job is not None and job is not asyncio.current_task():
+            log.warning("partition not opened: closed first", partition=self.number, was=was)
             # A former owner must not go on to fence: that would shut the rightful one out.
             job.cancel()
             await asyncio.gather(job, return_exceptions=True)

@@ -24,6 +24,7 @@ from faust.transport import conductor
 from faust.transport import consumer as faust_consumer
 from faust.transport.drivers import aiokafka as driver
 from faust.types import ConsumerMessage
+from mode.threads import WorkerThread
 
 from dalsegno.streams.engine import connections, consumer, faust_app, transport
 
@@ -45,6 +46,7 @@ RELIED_ON: dict[str, Callable[..., object]] = {
     "faust.Fetcher._fetcher": faust_consumer.Fetcher._fetcher.fun,
     "faust.Thread._create_worker_consumer": driver.AIOKafkaConsumerThread._create_worker_consumer,
     "faust.Thread.on_start": driver.AIOKafkaConsumerThread.on_start,
+    "faust.WorkerThread.__init__": WorkerThread.__init__,
     "faust.App._on_partitions_revoked": App._on_partitions_revoked,
     "faust.App._on_partitions_assigned": App._on_partitions_assigned,
     "faust.App._stop_consumer": App._stop_consumer,
@@ -75,6 +77,7 @@ DIGESTS: dict[str, str] = {
     "faust.Fetcher._fetcher": "64ea6297f5a0",
     "faust.Thread._create_worker_consumer": "c179c0bdb975",
     "faust.Thread.on_start": "675d03707bbe",
+    "faust.WorkerThread.__init__": "9cd56c313cc6",
     "faust.App._on_partitions_revoked": "c1abd58dcb37",
     "faust.App._on_partitions_assigned": "c9c5485eb273",
     "faust.App._stop_consumer": "96573acf5f04",
@@ -102,6 +105,7 @@ OVERRIDDEN = [
     (consumer.BatchConsumer, driver.Consumer, "on_stop"),
     (consumer.ConsumerThread, driver.AIOKafkaConsumerThread, "_create_worker_consumer"),
     (consumer.ConsumerThread, driver.AIOKafkaConsumerThread, "on_start"),
+    (consumer.ConsumerThread, driver.AIOKafkaConsumerThread, "Worker"),
     (consumer.BatchMessage, ConsumerMessage, "on_final_ack"),
     (faust_app.NoTables, TableManager, "on_start"),
     (faust_app.DisklessApp, faust.App, "_create_directories"),

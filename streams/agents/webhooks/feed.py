@@ -7,24 +7,23 @@ thread of its own, so that nothing of Kafka holds up the engine.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Final, TypeVar
+import threading
+from collections.abc import Iterable
+from typing import Final
 
 import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from dalsegno.streams.agents.webhooks.ledger import Ledger, LedgerError
+from dalsegno.streams.client.threads import Threads
 from dalsegno.streams.engine.security import librdkafka_options
 from dalsegno.streams.engine.settings import EngineSettings
 
 log = structlog.get_logger(__name__)
 
-T = TypeVar("T")
-
 _ASK_S: Final = 5.0
 _WAIT_S: Final = 0.2
-_CLOSE_S: Final = 5.0
+_CLOSE_S: Final = 1.0
 CHUNK: Final = 100
 """Records that are taken at a time."""
 
@@ -52,17 +51,14 @@ class Feed:
                 "queued.max.messages.kbytes": 4_096,
             }
         )
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"webhook-{name}")
+        self._thread = Threads(1, f"webhook-{name}")
         # Not on the thread that waits for records: an outcome is on record at once.
-        self._saver = ThreadPoolExecutor(1, thread_name_prefix=f"webhook-{name}-offsets")
+        self._saver = Threads(1, f"webhook-{name}-offsets")
         self._paused: set[int] = set()
-
-    async def _do(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     async def open(self, number: int) -> Ledger:
         """Read a partition on from where its target's group is; the first time from the start."""
-        return await self._do(lambda: self._open(number))
+        return await self._thread.run(lambda: self._open(number))
 
     def _open(self, number: int) -> Ledger:
         place = TopicPartition(self._topic, number)
@@ -86,7 +82,7 @@ class Feed:
 
     async def close_partition(self, number: int) -> None:
         """Read it no further."""
-        await self._do(lambda: self._unassign(number))
+        await self._thread.run(lambda: self._unassign(number))
 
     def _unassign(self, number: int) -> None:
         self._consumer.incremental_unassign([TopicPartition(self._topic, number)])
@@ -94,7 +90,7 @@ class Feed:
     async def read(self, full: Iterable[int]) -> list[Message]:
         """What comes within a moment, of all but the partitions of which too much waits."""
         paused = set(full)
-        return await self._do(lambda: self._read(paused))
+        return await self._thread.run(lambda: self._read(paused))
 
     def _read(self, full: set[int]) -> list[Message]:
         for change, numbers in (
@@ -124,7 +120,7 @@ class Feed:
         for number, ledger in ledgers.items():
             offset, metadata = ledger.save()
             places.append(TopicPartition(self._topic, number, offset, metadata=metadata))
-        await asyncio.get_running_loop().run_in_executor(self._saver, self._commit, places)
+        await self._saver.run(lambda: self._commit(places))
 
     def _commit(self, places: list[TopicPartition]) -> None:
         for each in self._consumer.commit(offsets=places, asynchronous=False) or ():
@@ -135,14 +131,17 @@ class Feed:
         """Disconnect, behind whatever is still under way on either thread: a client that is closed
         under a call takes the process with it. Waits for that within a bound only.
         """
-        closing = asyncio.wrap_future(self._saver.submit(self._close))
-        self._saver.shutdown(wait=False)
-        done, _ = await asyncio.wait([closing], timeout=_CLOSE_S)
-        for each in done:
-            each.result()
+        saved = threading.Event()
 
-    def _close(self) -> None:
+        def disconnect() -> None:
+            saved.wait()
+            self._consumer.close()
+
         try:
-            self._thread.submit(self._consumer.close).result()
+            async with asyncio.timeout(_CLOSE_S):
+                await asyncio.gather(self._saver.run(saved.set), self._thread.run(disconnect))
+        except TimeoutError:
+            log.warning("a reader of escalations takes long to close, and is left to its thread")
         finally:
-            self._thread.shutdown(wait=False)
+            self._saver.close()
+            self._thread.close()

@@ -65,6 +65,11 @@ def main() -> int:
         hold_restore(Path(hold))
     if "FAIL_CLOSE" in os.environ:
         fail_a_close()
+    if point := os.environ.get("FREEZE_AT"):
+        from tests.integration.engine.freezing import install as install_freeze
+
+        number, pid = int(os.environ["FREEZE_BY"]), int(os.environ["FREEZE_PID"])
+        install_freeze(point, number, pid, Path(os.environ["FREEZE_MARK"]))
     return run_engine(EngineSettings(), register, folds=TinyFold)
 
 

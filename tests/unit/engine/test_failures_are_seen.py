@@ -134,10 +134,9 @@ class StopsNever:
 
 
 async def test_a_faust_app_that_does_not_stop_is_left_and_that_is_said(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(app, "_FAUST_STOP_S", 0.01)
-    await app._stop_app(StopsNever())
+    await app._stop_app(StopsNever(), 0.01)
     assert "has not stopped in time" in capsys.readouterr().out
 
 
