@@ -145,6 +145,22 @@ class WaitTimeout(ClientError, TimeoutError):  # noqa: N818 - says what is the c
     """No answer within the time given. What was sent is in the log and stays in force."""
 
 
+class ReportsLost(ClientError, RuntimeError):  # noqa: N818 - says what is the case
+    """A worker was stopped and `count` of its reports were not acknowledged by the end.
+
+    Whether they are in the log is open. Steps whose reports are not there are done again, by
+    another attempt.
+    """
+
+    def __init__(self, name: str, count: int) -> None:
+        super().__init__(
+            f"worker {name!r} stopped with {count} reports that no broker has acknowledged: "
+            "the steps that they are about are done again if the log does not have them"
+        )
+        self.name = name
+        self.count = count
+
+
 class WorkerFenced(ClientError, RuntimeError):  # noqa: N818 - says what is the case
     """Another process joined under this worker's name: all that was held is abandoned. Exit."""
 

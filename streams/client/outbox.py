@@ -16,9 +16,19 @@ Told = Callable[[Receipt | None, DeliveryFailed | None], None]
 
 
 class Outbox:
-    """Sends for coroutines of one loop."""
+    """Sends for coroutines of one loop.
 
-    def __init__(self, producer: Producer, loop: asyncio.AbstractEventLoop) -> None:
+    `undelivered`: what coroutines have sent and no acknowledgement has come for, by identity, since
+    a record that failed is sent again as it is.
+    """
+
+    def __init__(
+        self,
+        producer: Producer,
+        loop: asyncio.AbstractEventLoop,
+        undelivered: dict[int, OutRecord] | None = None,
+    ) -> None:
+        self._undelivered = {} if undelivered is None else undelivered
         self._producer = producer
         self._loop = loop
         self._outcomes: deque[tuple[Told, Receipt | None, DeliveryFailed | None]] = deque()
@@ -27,8 +37,13 @@ class Outbox:
     async def send(self, record: OutRecord) -> Receipt:
         """Returns when acknowledged. Raises `DeliveryFailed`: the outcome is unknown."""
         future: asyncio.Future[Receipt] = self._loop.create_future()
-        self.post(record, partial(_settle, future))
+        self._undelivered[id(record)] = record
+        self.post(record, partial(self._settle, future, record))
         return await future
+
+    def forget(self, record: OutRecord) -> None:
+        """It need not be delivered any more."""
+        self._undelivered.pop(id(record), None)
 
     def post(self, record: OutRecord, told: Told) -> None:
         """Send from any thread; `told` is called on the loop."""
@@ -49,13 +64,18 @@ class Outbox:
             told, receipt, error = outcomes.popleft()
             told(receipt, error)
 
-
-def _settle(
-    future: asyncio.Future[Receipt], receipt: Receipt | None, error: DeliveryFailed | None
-) -> None:
-    if future.done():  # its waiter was cancelled; the record is in the log all the same
-        return
-    if receipt is not None:
-        future.set_result(receipt)
-    elif error is not None:
-        future.set_exception(error)
+    def _settle(
+        self,
+        future: asyncio.Future[Receipt],
+        record: OutRecord,
+        receipt: Receipt | None,
+        error: DeliveryFailed | None,
+    ) -> None:
+        if receipt is not None:
+            self.forget(record)
+        if future.done():  # its waiter was cancelled; the record may be in the log all the same
+            return
+        if receipt is not None:
+            future.set_result(receipt)
+        elif error is not None:
+            future.set_exception(error)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
@@ -261,10 +262,11 @@ class Producer:
     def flush(self, timeout_s: float) -> int:
         """Wait until everything is acknowledged or failed. Returns how many records are not."""
         self._guard.check()
+        deadline_s = time.monotonic() + timeout_s
         with self._room:
             self._room.wait_for(lambda: not self._waiting, timeout_s)
             kafka = self._kafka
-        kafka.flush(timeout_s)
+        kafka.flush(max(0.0, deadline_s - time.monotonic()))
         return self.unsent
 
     def close(self, timeout_s: float) -> int:

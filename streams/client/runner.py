@@ -51,6 +51,9 @@ _ASK_AGAIN_S = (
 )
 NOT_KEPT = frozenset({"too_many_effects", "undo_too_large", "result_too_large", "save_too_large"})
 """Reasons of a refusal by which the service's record of an attempt lacks what was reported."""
+_MOOT = frozenset({StopReason.SUPERSEDED, StopReason.CANCELLED})
+"""Stops of attempts whose reports nobody takes any more."""
+
 R = TypeVar("R")
 
 
@@ -150,11 +153,14 @@ class Runner:
                 return await self._outbox.send(record)
             except DeliveryFailed as error:
                 if not error.retriable:
+                    self._outbox.forget(record)
                     raise Permanent(
                         f"the report cannot be delivered: {error}", error_class=error.code
                     ) from error
                 _LOG.warning("report of %s not acknowledged, sent again: %s", attempt.id, error)
                 if attempt.stopped is not None:
+                    if attempt.stopped in _MOOT:
+                        self._outbox.forget(record)
                     raise StepStopped(attempt.stopped) from error
                 await asyncio.sleep(_RESEND_S)
 
@@ -301,10 +307,12 @@ class Runner:
         await self.report(attempt, event)
 
     async def _send_release(self, event: StepReleased, partition: int) -> None:
+        record = self._reporter.record(event, partition)
         try:
-            await self._outbox.send(self._reporter.record(event, partition))
+            await self._outbox.send(record)
         except DeliveryFailed as error:
             # Not repeated: the start limit lets the epoch expire by itself.
+            self._outbox.forget(record)
             _LOG.warning("release of %s/%s not acknowledged: %s", event.run_id, event.step, error)
 
 

@@ -32,7 +32,7 @@ from dalsegno.streams.client.holding import Holding
 from dalsegno.streams.client.marks import Seen
 from dalsegno.streams.client.naming import WorkerName
 from dalsegno.streams.client.outbox import Outbox
-from dalsegno.streams.client.producer import Producer, Receipt
+from dalsegno.streams.client.producer import OutRecord, Producer, Receipt
 from dalsegno.streams.client.reporter import Reporter
 from dalsegno.streams.client.runner import NOT_KEPT, Runner, not_kept
 from dalsegno.streams.client.step import Step
@@ -79,6 +79,7 @@ class Session:
         counts: WorkerCounts,
         encode: EventEncoder,
         blobs: Blobs | None = None,
+        undelivered: dict[int, OutRecord] | None = None,
     ) -> None:
         self._config = config
         self._settings = settings
@@ -91,7 +92,7 @@ class Session:
         self.ended: asyncio.Future[Ending] = self._loop.create_future()
         self.detail = ""
         self._holding: Holding[Attempt] = Holding(settings.concurrency)
-        self._outbox = Outbox(producer, self._loop)
+        self._outbox = Outbox(producer, self._loop, undelivered)
         self._encode = encode
         self._blobs = blobs
         self._reporter = Reporter(

@@ -18,11 +18,17 @@ from dalsegno.streams.client.cluster import cluster_of
 from dalsegno.streams.client.config import ClientConfig, Security, WorkerConfig
 from dalsegno.streams.client.directory import Directory
 from dalsegno.streams.client.engines import Engines
-from dalsegno.streams.client.errors import DeliveryFailed, FlowError, SettingsError, WorkerFenced
+from dalsegno.streams.client.errors import (
+    DeliveryFailed,
+    FlowError,
+    ReportsLost,
+    SettingsError,
+    WorkerFenced,
+)
 from dalsegno.streams.client.event_encoder import EventEncoder
 from dalsegno.streams.client.flow import Flow
 from dalsegno.streams.client.naming import WorkerName, check_name, claim_name
-from dalsegno.streams.client.producer import Producer
+from dalsegno.streams.client.producer import OutRecord, Producer
 from dalsegno.streams.client.schema_registry import RegistryUnavailable
 from dalsegno.streams.client.session import Ending, Session, WorkerCounts
 from dalsegno.streams.client.step import Step
@@ -30,6 +36,8 @@ from dalsegno.streams.client.stopping import run_stop_hooks, stop_hooks
 
 _LOG = logging.getLogger("dalsegno.worker")
 _RETRY_S = 0.5  # between two tries to start while no broker answers
+_FLUSH_S = 5.0  # at least, for reports that are on their way when the time for steps is over
+_FLUSH_REST_S = 1.0  # for what is no report, such as heartbeats
 
 
 class Worker:
@@ -68,6 +76,8 @@ class Worker:
         self._stopping = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake = asyncio.Event()
+        self._stop_asked_s: float | None = None
+        self._undelivered: dict[int, OutRecord] = {}
         self._session_ended: asyncio.Future[Ending] | None = None
         self.counts = WorkerCounts()
         self.ready = threading.Event()
@@ -76,7 +86,8 @@ class Worker:
     def run(self) -> None:
         """Work until SIGTERM or SIGINT, then stop gracefully.
 
-        Raises `WorkerFenced` when another process took the name, `NameInUse`, `SettingsError`.
+        Raises `WorkerFenced` when another process took the name, `NameInUse`, `SettingsError`,
+        and `ReportsLost` when it has stopped and not every report was acknowledged.
         """
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(self.serve(signals=threading.current_thread() is threading.main_thread()))
@@ -89,6 +100,8 @@ class Worker:
                 self._loop.call_soon_threadsafe(self._stop_now)
 
     def _stop_now(self) -> None:
+        if self._stop_asked_s is None and self._loop is not None:
+            self._stop_asked_s = self._loop.time()
         self._wake.set()
         if self._session_ended is not None and not self._session_ended.done():
             self._session_ended.set_result(Ending.STOPPED)
@@ -151,20 +164,33 @@ class Worker:
                     counts=self.counts,
                     encode=self._encode,
                     blobs=blobs,
+                    undelivered=self._undelivered,
                 )
                 ending = await self._session(session)
                 if ending is Ending.FENCED:
                     raise WorkerFenced(name.name, session.detail)
         finally:
             await asyncio.to_thread(engines.close)
-            left = await asyncio.to_thread(producer.close, self._settings.stop_timeout_ms / 1_000)
+            left = await asyncio.to_thread(producer.close, self._flush_s())
             if left:
-                _LOG.error("%d records were not acknowledged before the stop", left)
+                _LOG.warning("%d records were not acknowledged before the stop", left)
+        if self._undelivered:
+            raise ReportsLost(name.name, len(self._undelivered))
+
+    def _flush_s(self) -> float:
+        """What is left of the stop's bound, for reports; a little is there in any case."""
+        if not self._undelivered:
+            return _FLUSH_REST_S
+        bound_s = self._settings.stop_timeout_ms / 1_000
+        if self._loop is None or self._stop_asked_s is None:
+            return max(_FLUSH_S, bound_s)
+        return max(_FLUSH_S, bound_s - (self._loop.time() - self._stop_asked_s))
 
     async def _session(self, session: Session) -> Ending:
         try:
             if not await self._opened(session):
                 return Ending.STOPPED
+            self._undelivered.clear()  # of earlier sessions: what they held goes out again
             self.ready.set()
             self._session_ended = session.ended
             if self._stopping.is_set():

@@ -2,7 +2,7 @@
 
 Its step has three effects, each a line in the ledger; after effect number `crash after` of an
 attempt of epoch 1 the process kills itself, before the confirmation of the next. `held` waits for
-ever.
+ever, `gated` until there is a file beside the ledger.
 """
 
 from __future__ import annotations
@@ -44,6 +44,16 @@ async def held(ctx: Context) -> dict[str, object]:
     for _ in range(600):
         await asyncio.sleep(0.1)
         ctx.progress()
+    return {"x": 1}
+
+
+@flow.step(reads=[], writes=["x"])
+async def gated(ctx: Context) -> dict[str, object]:
+    write(f"begun {ctx.run_id} {ctx.epoch}")
+    gate = Path(sys.argv[3]).with_name("gate")
+    while not gate.exists():  # noqa: ASYNC110 - another process makes it
+        await asyncio.sleep(0.02)
+    write(f"done {ctx.run_id} {ctx.epoch}")
     return {"x": 1}
 
 

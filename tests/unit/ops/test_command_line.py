@@ -11,6 +11,7 @@ from confluent_kafka import KafkaError, KafkaException
 from tests.unit.source_tree import ROOT
 from typer.main import get_command
 
+from dalsegno.client import ReportsLost
 from dalsegno.ops.cli import app
 from dalsegno.ops.cli.failures import ExitCode
 from dalsegno.ops.cli.render import plain
@@ -115,6 +116,13 @@ def test_a_failure_is_one_line_and_a_code(
     assert said in line
     assert line.startswith("dalsegno: ")
     assert line.count("\n") == 1
+
+
+def test_reports_that_a_worker_has_lost_are_told_of_with_a_code(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert app.ended_by(ReportsLost("w", 2)) == ExitCode.UNAVAILABLE
+    assert "2 reports that no broker has acknowledged" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
