@@ -52,6 +52,21 @@ def test_a_service_tries_again_while_its_step_waits_for_information() -> None:
     assert view(log).state is RunState.SUCCEEDED
 
 
+def test_an_older_attempt_of_a_service_changes_nothing() -> None:
+    log = Log()
+    log.start(plan_of(step("s0", queue="", writes=("f0",))))
+    log.began("s0", epoch=0, attempt=2)
+    log.began("s0", epoch=0, attempt=1)
+    assert log.outcomes == [Outcome.SUPERSEDED]
+    log.put(failed("s0", FailureType.PERMANENT, 1))
+    assert log.outcomes == [Outcome.SUPERSEDED]
+    log.done("s0", epoch=0, attempt=1)
+    assert log.outcomes == [Outcome.SUPERSEDED]
+    assert row(log, "s0").state is StepState.RUNNING
+    log.done("s0", epoch=0, attempt=2)
+    assert view(log).state is RunState.SUCCEEDED
+
+
 def test_a_service_may_ask_again() -> None:
     log = asking()
     log.put(failed("s0", FailureType.MISSING_INFO, 2, missing_fields=("g",)))

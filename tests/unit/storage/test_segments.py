@@ -235,6 +235,8 @@ def test_rot_in_the_bucket_is_found() -> None:
     with pytest.raises(SegmentCorrupt) as caught:
         made.verify(manifest)
     assert caught.value.damage is Damage.DIGEST
+    with pytest.raises(SegmentCorrupt):
+        made.data(manifest)
     objects.delete([key])
     with pytest.raises(ArchiveError) as missing:
         made.verify(manifest)
