@@ -16,6 +16,7 @@ from dalsegno.streams.engine.fence import FencedProducer
 from dalsegno.streams.engine.forgetting import Broker, forgets
 from dalsegno.streams.engine.settings import EngineSettings
 from dalsegno.streams.engine.topics_admin import (
+    DEAD_LETTER_BYTES_MAX,
     REPLICATION,
     TopicFacts,
     TopicPlan,
@@ -82,6 +83,7 @@ def check(
         ]
         if have.replication < REPLICATION:
             thin.append(topic.name)
+    faults += _too_small_for(topics, facts)
     faults += _overtaken(topics, events, archive_interval_ms)
     if erasure:
         faults += _undated(topics, facts, archived=archive_interval_ms > 0)
@@ -104,6 +106,23 @@ def _miscounted(topics: Topics, topic: TopicPlan, count: int, events: int) -> It
         )
     if topic.name == topics.owners and count != 1:
         yield f"{topic.name} has {count} partitions: it must have 1; recreate it {again}"
+
+
+def _too_small_for(topics: Topics, facts: Mapping[str, TopicFacts]) -> Iterator[str]:
+    """A dead letter holds an event whole, and its headers, and the reason."""
+    needed = _size_of(facts, topics.events) + DEAD_LETTER_BYTES_MAX - TOPIC_BYTES_MAX
+    have = _size_of(facts, topics.dead_letters)
+    if DEAD_LETTER_BYTES_MAX <= have < needed:  # below that it is a fault of its own
+        yield (
+            f"{topics.dead_letters} takes {have} bytes, which an event with its reason may exceed: "
+            f"{_set(topics.dead_letters, f'{_SIZE}={needed}')}"
+        )
+
+
+def _size_of(facts: Mapping[str, TopicFacts], name: str) -> int:
+    """What a topic takes as one record; Kafka's default where it does not say."""
+    have = facts[name].config.get(_SIZE, "") if name in facts else ""
+    return int(have) if have.isdigit() else TOPIC_BYTES_MAX
 
 
 def _differs(have: TopicFacts, topic: str, name: str, value: str) -> str:
@@ -161,8 +180,8 @@ def dispatch_fault(topics: Topics, facts: Mapping[str, TopicFacts], policy: Poli
     """Why handoffs or answers of the policy's size would not get into their topics; or empty."""
     needed = policy.dispatch_bytes_max + DISPATCH_ROOM_BYTES
     for name in (*map(topics.queue, policy.queues), topics.control):
-        have = facts[name].config.get(_SIZE, "") if name in facts else ""
-        if have.isdigit() and int(have) < needed:
+        have = _size_of(facts, name)
+        if name in facts and have < needed:
             return (
                 f"dispatch_bytes_max is {policy.dispatch_bytes_max}, and {name} takes {have} bytes:"
                 f" lower it, or {_set(name, f'max.message.bytes={needed}')} first"
@@ -176,12 +195,7 @@ def layout_of(topics: Topics, facts: Mapping[str, TopicFacts]) -> Layout:
     return Layout(
         partitions=facts[topics.events].partitions,
         counts={name: topic.partitions for name, topic in facts.items()},
-        size_max={
-            # Lowered while we run, a topic is waited for: nothing is left out because of that.
-            name: max(int(topic.config[_SIZE]), TOPIC_BYTES_MAX) - overhead
-            for name, topic in facts.items()
-            if topic.config.get(_SIZE, "").isdigit()
-        },
+        size_max={topics.dead_letters: _size_of(facts, topics.dead_letters) - overhead},
         queues=tuple(queue_names(topics, facts)),
     )
 

@@ -17,24 +17,25 @@ from dalsegno.streams.engine.errors import PartitionStoppedError
 from dalsegno.streams.engine.fold import Clock, FoldFactory
 from dalsegno.streams.engine.metrics import EngineMetrics
 from dalsegno.streams.engine.monitor import MonitorFactory
-from dalsegno.streams.engine.producers import ProducerPool
+from dalsegno.streams.engine.producers import RECORD_BYTES_MAX, ProducerPool
 from dalsegno.streams.engine.settings import EngineSettings
 from dalsegno.streams.engine.warm_tier import WarmTier
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The topics as the start-up checks found them: partitions and record size limits, by topic."""
+    """The topics as the start-up checks found them, by name: partitions, and the bytes that one
+    record may have where the fold does not see to that (dead letters, with the original inside).
+    """
 
     partitions: int
     counts: Mapping[str, int]
     size_max: Mapping[str, int]
     queues: tuple[str, ...]
-    size_default: int = 1_000_000
 
     def size_of(self, topic: str) -> int:
         """Bytes that one record of the topic may have."""
-        return self.size_max.get(topic, self.size_default)
+        return self.size_max.get(topic, RECORD_BYTES_MAX)
 
 
 class Group(Protocol):

@@ -10,6 +10,7 @@ import structlog
 from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 
+from dalsegno.schemas.control import Policy
 from dalsegno.streams.engine.closing import raise_failed
 from dalsegno.streams.engine.context import EngineContext
 from dalsegno.streams.engine.errors import (
@@ -121,10 +122,12 @@ class Ownership:
         self, old: PartitionTask, new: PartitionTask, error: EngineError
     ) -> None:
         await asyncio.shield(self._close(old))
+        policy = old.fold.policy if old.fold is not None else Policy()
         if isinstance(error, TopicTooSmallError):
-            await self._await_room(new, error.topic)
+            await self._await_room(new, policy, error.topic)
         elif self._failures.get(new.number, 1) > 1 and isinstance(error, OutcomeUnknownError):
-            await self._await_room(new)  # only the last of many records says why it was not taken
+            # Only the last of many records says why it was not taken.
+            await self._await_room(new, policy)
         failures = self._failures.get(new.number, 1)
         await asyncio.sleep(min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2 ** (failures - 1)))
         # A former owner that fenced blindly would shut the rightful one out.
@@ -137,7 +140,7 @@ class Ownership:
             return
         await self._run_opening(new)
 
-    async def _await_room(self, task: PartitionTask, topic: str = "") -> None:
+    async def _await_room(self, task: PartitionTask, policy: Policy, topic: str = "") -> None:
         def wanted() -> bool:
             return self.tasks.get(task.number) is task and not self._closing
 
@@ -145,7 +148,7 @@ class Ownership:
             task.error = EngineError(fault)
             log.error("partition waits for a topic", partition=task.number, fault=fault)
 
-        await await_room(self.context.settings, topic, say, wanted)
+        await await_room(self.context.settings, topic, policy, say, wanted)
         if task.error is not None:  # it was that, and is mended
             self._failures.pop(task.number, None)
 

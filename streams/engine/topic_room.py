@@ -11,8 +11,9 @@ from typing import Final
 import structlog
 from confluent_kafka import KafkaException
 
+from dalsegno.schemas.control import Policy
 from dalsegno.streams.client.refused import BrokerRefused
-from dalsegno.streams.engine.checks import size_fault
+from dalsegno.streams.engine.checks import dispatch_fault, size_fault
 from dalsegno.streams.engine.daemon import in_daemon_thread
 from dalsegno.streams.engine.settings import EngineSettings
 from dalsegno.streams.engine.topics_admin import TopicAdmin
@@ -23,11 +24,15 @@ LOOK_S: Final = 2.0
 
 
 async def await_room(
-    settings: EngineSettings, topic: str, say: Callable[[str], None], wanted: Callable[[], bool]
+    settings: EngineSettings,
+    topic: str,
+    policy: Policy,
+    say: Callable[[str], None],
+    wanted: Callable[[], bool],
 ) -> None:
-    """Returns once the topic (without a name: every one) takes what we write, or it is not `wanted`
-    any more, or no broker can be asked: the next write tells then. `say` hears what is wrong, with
-    the command that mends it.
+    """Returns once the topic (without a name: every one) takes what we write under this policy, or
+    it is not `wanted` any more, or no broker can be asked: the next write tells then. `say` hears
+    what is wrong, with the command that mends it.
     """
     admin, said = TopicAdmin(settings), ""
     while wanted():
@@ -38,6 +43,7 @@ async def await_room(
             log.warning("the topic was not looked at", topic=topic, error=str(error))
             return
         fault = size_fault(settings.topics, facts, topic)
+        fault = fault or dispatch_fault(settings.topics, facts, policy)
         if not fault:
             return
         if fault != said:

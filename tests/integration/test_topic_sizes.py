@@ -9,6 +9,10 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from tests.integration.engine.harness import EngineProcess, Lab, metric, wait_for
 
 from dalsegno.client import Client, Flow
+from dalsegno.ops.kafka.writer import Writer
+from dalsegno.schemas.codec import decode
+from dalsegno.schemas.control import Policy, PolicySet
+from dalsegno.schemas.outputs import Handoff
 from dalsegno.schemas.partitioner import partition_for
 from dalsegno.streams.core.partition import Partition
 from dalsegno.streams.engine.topics_admin import TopicAdmin
@@ -17,6 +21,7 @@ from dalsegno.streams.engine.verify import verify
 pytestmark = pytest.mark.kafka
 PARTITIONS = 2
 SMALL = "100"
+LARGE_BYTES = 3_000_000
 REBUILDS = "dalsegno_partition_rebuilds_total"
 FLOW = Flow("sizes", version=1, ttl="30m")
 
@@ -26,12 +31,34 @@ def wait_for_nobody() -> None:
     """No worker runs: a handoff and a transition are all that comes of it."""
 
 
+LARGE = Flow("large", version=1, ttl="30m")
+
+
+@LARGE.step(reads=["one", "two"], timeout="10m")
+def wait_with_large_inputs() -> None:
+    """Its handoff is larger than an event may be."""
+
+
 def lower(lab: Lab, topic: str) -> None:
-    entry = ConfigEntry("max.message.bytes", SMALL, incremental_operation=AlterConfigOpType.SET)
+    set_size(lab, topic, SMALL)
+
+
+def set_size(lab: Lab, topic: str, size: str) -> None:
+    entry = ConfigEntry("max.message.bytes", size, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
     client = AdminClient({"bootstrap.servers": lab.bootstrap})
     for future in client.incremental_alter_configs([resource]).values():
         future.result(10)
+
+
+def make_room(lab: Lab) -> None:
+    for topic in (lab.topics.queue("default"), lab.topics.control):
+        set_size(lab, topic, str(2 * LARGE_BYTES))
+
+
+def set_policy(lab: Lab) -> None:
+    policy = Policy(dispatch_bytes_max=LARGE_BYTES, inline_bytes_max=LARGE_BYTES)
+    Writer(lab.settings).append_control(PolicySet(partition=0, number=1, policy=policy))
 
 
 def start_runs(lab: Lab, partition: int, count: int) -> list[str]:
@@ -73,5 +100,34 @@ def test_a_topic_that_takes_too_little_is_named_waited_for_and_holds_up_nobody_e
     given = lab.ordered(topics.queue("default"))[0]
     assert [message.key() for _, message in given] == [run.encode() for run in runs]
     assert all(message.value() for _, message in given)
+    for report in verify(lab.settings, Partition, lab.partitions):
+        assert report.right, report.differences
+
+
+@pytest.mark.parametrize("first", ["room", "policy"])
+def test_a_handoff_larger_than_topics_took_at_the_start_goes_once_they_take_it(
+    lab: Lab, first: str
+) -> None:
+    """Nothing leaves without its value, though the engine has looked at the topics long ago."""
+    engine = lab.engine(fold="core", DALSEGNO_METADATA_AGE_MAX_MS="500")
+    engine.wait_ready()
+    topic = lab.topics.queue("default")
+    if first == "room":
+        make_room(lab)
+    set_policy(lab)
+    run = next(f"large-{n}" for n in range(1_000) if partition_for(f"large-{n}", PARTITIONS) == 0)
+    with Client(bootstrap_servers=lab.bootstrap, prefix=lab.prefix) as client:
+        client.start(LARGE, {"one": "x" * 900_000}, run_id=run)
+        client.supply(run, {"two": "y" * 900_000}, origin="test")
+    if first == "policy":
+        wait_for("the cause", lambda: f"{topic} takes" in json.dumps(engine.get("/readyz")[1]))
+        make_room(lab)
+    wait_for("the handoff", lambda: lab.read(topic, 0))
+    (message,) = lab.read(topic, 0)
+    handoff = decode(message.value() or b"")
+    assert isinstance(handoff, Handoff)
+    assert len(handoff.inputs) > 1_800_000
+    engine.wait_caught_up()
+    assert engine.term() == 0
     for report in verify(lab.settings, Partition, lab.partitions):
         assert report.right, report.differences

@@ -10,7 +10,12 @@ import pytest
 from dalsegno.schemas.control import Policy
 from dalsegno.schemas.topics import Topics
 from dalsegno.streams.engine.checks import check, dispatch_fault, layout_of, size_fault
-from dalsegno.streams.engine.topics_admin import TopicFacts, differences, plan
+from dalsegno.streams.engine.topics_admin import (
+    DEAD_LETTER_BYTES_MAX,
+    TopicFacts,
+    differences,
+    plan,
+)
 
 TOPICS = Topics("t")
 
@@ -45,8 +50,7 @@ def test_a_topic_that_was_lowered_is_named_and_leaves_nothing_out_meanwhile() ->
     assert size_fault(TOPICS, facts, TOPICS.transitions) == size_fault(TOPICS, facts) == line
     assert size_fault(TOPICS, facts, TOPICS.escalations) == ""
     assert size_fault(TOPICS, right()) == ""
-    size_of = layout_of(TOPICS, facts).size_of
-    assert size_of(TOPICS.transitions) == layout_of(TOPICS, right()).size_of(TOPICS.transitions)
+    assert layout_of(TOPICS, facts).size_of(TOPICS.transitions) > 1_048_588
 
 
 def test_a_missing_topic_names_the_command() -> None:
@@ -121,6 +125,8 @@ def test_larger_messages_and_shorter_segments_are_right() -> None:
     facts = right()
     config = {**facts[TOPICS.events].config, "max.message.bytes": "9999999", "segment.ms": "1000"}
     facts[TOPICS.events] = replace(facts[TOPICS.events], config=config)
+    roomy = with_config(TOPICS.dead_letters, max_message_bytes="11000000")
+    facts[TOPICS.dead_letters] = roomy[TOPICS.dead_letters]
     assert faults(facts) == ""
 
 
@@ -135,7 +141,18 @@ def test_the_layout_has_room_for_framing() -> None:
     layout = layout_of(TOPICS, right())
     assert layout.partitions == 4
     assert layout.queues == ("default", "gpu")
-    assert layout.size_of(TOPICS.events) < 1_048_588
+    assert layout.size_of(TOPICS.dead_letters) < DEAD_LETTER_BYTES_MAX
+
+
+def test_dead_letters_that_take_less_than_the_largest_event_are_a_fault() -> None:
+    """Else its original bytes would be lost."""
+    facts = with_config(TOPICS.events, max_message_bytes="5000000")
+    (told,) = check(TOPICS, facts, dev=True).faults
+    assert "t.dead-letters takes 1114124 bytes" in told
+    assert "--entity-name t.dead-letters --add-config max.message.bytes=5065536" in told
+    roomy = with_config(TOPICS.dead_letters, max_message_bytes="5065536")
+    facts[TOPICS.dead_letters] = roomy[TOPICS.dead_letters]
+    assert check(TOPICS, facts, dev=True).faults == ()
 
 
 def test_a_policy_whose_handoffs_are_larger_than_their_topic_takes_is_a_fault() -> None:
