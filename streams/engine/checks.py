@@ -195,7 +195,16 @@ def layout_of(topics: Topics, facts: Mapping[str, TopicFacts]) -> Layout:
     return Layout(
         partitions=facts[topics.events].partitions,
         counts={name: topic.partitions for name, topic in facts.items()},
-        size_max={topics.dead_letters: _size_of(facts, topics.dead_letters) - overhead},
+        # Lowered while we run, a topic is waited for: nothing is left out because of that.
+        size_max={
+            name: max(_size_of(facts, name), TOPIC_BYTES_MAX) - overhead
+            for name in (
+                topics.transitions,
+                topics.escalations,
+                topics.dead_letters,
+                topics.faults,
+            )
+        },
         queues=tuple(queue_names(topics, facts)),
     )
 

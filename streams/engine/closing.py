@@ -28,14 +28,14 @@ async def close_each(ends: Iterable[End], what: str, **where: object) -> None:
     Raises an `ExceptionGroup` of it all at the end. A cancellation cuts short the end that is under
     way and no other, and is passed on last: what failed is then in the log alone.
     """
-    failures: list[Exception] = []
+    failures: list[BaseException] = []
     cancelled: asyncio.CancelledError | None = None
     for end in ends:
         try:
             await end()
         except asyncio.CancelledError as error:
             cancelled = error
-        except Exception as error:
+        except (Exception, BaseExceptionGroup) as error:  # a group of what was cancelled, too
             part = getattr(end, "__qualname__", repr(end))
             log.exception("not closed cleanly", part=part, **where)
             failures.append(error)

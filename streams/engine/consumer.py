@@ -199,7 +199,7 @@ class BatchConsumer(driver.Consumer):  # type: ignore[misc]
         )  # fmt: skip
         try:
             await close_each(ends, "consumer")
-        except ExceptionGroup as failures:
+        except BaseExceptionGroup as failures:
             self.ownership.unclean = failures
 
     async def _read_no_more(self) -> None:

@@ -25,7 +25,7 @@ from dalsegno.streams.engine.warm_tier import WarmTier
 @dataclass(frozen=True, slots=True)
 class Layout:
     """The topics as the start-up checks found them, by name: partitions, and the bytes that one
-    record may have where the fold does not see to that (dead letters, with the original inside).
+    record may have; where none are given, a policy bounds them, and may do so anew at any time.
     """
 
     partitions: int
@@ -34,7 +34,7 @@ class Layout:
     queues: tuple[str, ...]
 
     def size_of(self, topic: str) -> int:
-        """Bytes that one record of the topic may have."""
+        """Bytes that one record of the topic may have: a larger one leaves without its value."""
         return self.size_max.get(topic, RECORD_BYTES_MAX)
 
 

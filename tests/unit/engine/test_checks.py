@@ -50,7 +50,8 @@ def test_a_topic_that_was_lowered_is_named_and_leaves_nothing_out_meanwhile() ->
     assert size_fault(TOPICS, facts, TOPICS.transitions) == size_fault(TOPICS, facts) == line
     assert size_fault(TOPICS, facts, TOPICS.escalations) == ""
     assert size_fault(TOPICS, right()) == ""
-    assert layout_of(TOPICS, facts).size_of(TOPICS.transitions) > 1_048_588
+    size_of = layout_of(TOPICS, facts).size_of
+    assert size_of(TOPICS.transitions) == layout_of(TOPICS, right()).size_of(TOPICS.transitions)
 
 
 def test_a_missing_topic_names_the_command() -> None:
@@ -142,6 +143,13 @@ def test_the_layout_has_room_for_framing() -> None:
     assert layout.partitions == 4
     assert layout.queues == ("default", "gpu")
     assert layout.size_of(TOPICS.dead_letters) < DEAD_LETTER_BYTES_MAX
+    assert layout.size_of(TOPICS.transitions) < 1_048_588
+
+
+def test_what_a_policy_bounds_is_not_bounded_by_what_topics_took_at_the_start() -> None:
+    layout = layout_of(TOPICS, right())
+    assert layout.size_of(TOPICS.queue("default")) > 16_777_216
+    assert layout.size_of(TOPICS.control) > 16_777_216
 
 
 def test_dead_letters_that_take_less_than_the_largest_event_are_a_fault() -> None:

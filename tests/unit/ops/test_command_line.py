@@ -131,7 +131,6 @@ def test_reports_that_a_worker_has_lost_are_told_of_with_a_code(
         ("_TRANSPORT", "name them in DALSEGNO_BOOTSTRAP_SERVERS"),
         ("_ALL_BROKERS_DOWN", "name them in DALSEGNO_BOOTSTRAP_SERVERS"),
         ("_TIMED_OUT", "name them in DALSEGNO_BOOTSTRAP_SERVERS"),
-        ("TOPIC_AUTHORIZATION_FAILED", "Kafka refused it"),
     ],
 )
 def test_what_kafka_raised_is_told_in_words(

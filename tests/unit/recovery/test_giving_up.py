@@ -52,8 +52,7 @@ def test_the_hurt_step_is_put_to_a_person_and_the_run_lives_on() -> None:
     (asked,) = escalations(log.outputs)
     assert (asked.reason, asked.step) == (REASON, "s0")
     assert "62000 ms, 1 attempts lost" in asked.message
-    on_record = [each for each in transitions(log.outputs) if each.cause == "timer:ttl"]
-    assert [each.reason for each in on_record] == [REASON]
+    assert [t.reason for t in transitions(log.outputs) if t.cause == "timer:ttl"] == [REASON]
     assert row(log, "s0").state is StepState.ESCALATED
     assert (view(log).state, view(log).waiting_for) == (RunState.WAITING, "person")
     assert view(log).expires_ms > log.now_ms + log.partition.policy.person_wait_ms
