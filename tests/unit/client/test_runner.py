@@ -1,9 +1,10 @@
-"""What a body raises after its attempt was stopped is in no report, and seen all the same."""
+"""What the runner keeps a body from, and what it does with what the body raises after its stop."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from typing import cast
 
 import pytest
@@ -52,6 +53,44 @@ def stubborn() -> Flow:
     return flow
 
 
+def runner_of(
+    holding: Holding[Attempt], sent: Sent, lease_holds: Callable[[Attempt], bool]
+) -> Runner:
+    reporter = Reporter("events", "w", "w", Clocks())
+    return Runner(holding, cast(Outbox, sent), reporter, lease_holds, threads=1)
+
+
+def started(runner: Runner, holding: Holding[Attempt], flow: Flow, name: str) -> Attempt:
+    step = flow.get(name)
+    assert step is not None
+    attempt = Attempt(handoff(step=name), step, 0, "")
+    holding.reserve(1)
+    holding.add(attempt)
+    runner.start(attempt)
+    return attempt
+
+
+async def test_an_effect_is_not_begun_once_the_lease_has_run_out() -> None:
+    flow, acted = Flow("f"), []
+    covered = True
+
+    @flow.step(reads=[], writes=[])
+    async def pay(ctx: Context) -> None:
+        nonlocal covered
+        covered = False  # a pause of the process, for longer than its heartbeats reach
+        await ctx.effect("pay", lambda: acted.append("paid"))
+
+    holding: Holding[Attempt] = Holding(1)
+    sent = Sent()
+    runner = runner_of(holding, sent, lambda _attempt: covered)
+    attempt = started(runner, holding, flow, "pay")
+    await runner.drain()
+    runner.close()
+    assert acted == []
+    assert attempt.stopped is StopReason.LEASE
+    assert sent.records == [], "neither an intent nor an end is reported by who may not act"
+
+
 @pytest.mark.parametrize("name", ["waits", "blocks"])
 async def test_what_a_body_raises_after_its_stop_is_not_reported_and_seen(
     name: str, caplog: pytest.LogCaptureFixture
@@ -60,14 +99,8 @@ async def test_what_a_body_raises_after_its_stop_is_not_reported_and_seen(
     STOPPED.clear()
     holding: Holding[Attempt] = Holding(1)
     sent = Sent()
-    reporter = Reporter("events", "w", "w", Clocks())
-    runner = Runner(holding, cast(Outbox, sent), reporter, lambda _attempt: True, threads=1)
-    step = stubborn().get(name)
-    assert step is not None
-    attempt = Attempt(handoff(step=name), step, 0, "")
-    holding.reserve(1)
-    holding.add(attempt)
-    runner.start(attempt)
+    runner = runner_of(holding, sent, lambda _attempt: True)
+    attempt = started(runner, holding, stubborn(), name)
     assert await asyncio.to_thread(BEGUN.wait, 60)
     runner.stop(attempt, StopReason.SUPERSEDED)
     STOPPED.set()
