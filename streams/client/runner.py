@@ -37,7 +37,7 @@ from dalsegno.streams.client.failures import (
 )
 from dalsegno.streams.client.holding import Holding
 from dalsegno.streams.client.outbox import Outbox
-from dalsegno.streams.client.producer import Receipt
+from dalsegno.streams.client.producer import OutRecord, Receipt
 from dalsegno.streams.client.reporter import Reporter
 from dalsegno.streams.client.schema_errors import FieldRefused
 from dalsegno.streams.client.step import AsyncBody, Outputs, PlainBody
@@ -51,8 +51,8 @@ _ASK_AGAIN_S = (
 )
 NOT_KEPT = frozenset({"too_many_effects", "undo_too_large", "result_too_large", "save_too_large"})
 """Reasons of a refusal by which the service's record of an attempt lacks what was reported."""
-_MOOT = frozenset({StopReason.SUPERSEDED, StopReason.CANCELLED})
-"""Stops of attempts whose reports nobody takes any more."""
+_MOOT = frozenset(StopReason) - {StopReason.SHUTDOWN}
+"""Stops of attempts whose reports nobody takes any more, or whose step goes out again anyhow."""
 
 R = TypeVar("R")
 
@@ -148,6 +148,14 @@ class Runner:
 
     async def _reported(self, attempt: Attempt, event: AttemptEvent) -> Receipt:
         record = self._reporter.record(self._reporter.stamp(event), attempt.partition)
+        try:
+            return await self._acknowledged(attempt, record)
+        finally:
+            # A stop cancels its wait wherever that is: no later failure would find it.
+            if attempt.stopped in _MOOT:
+                self._outbox.forget(record)
+
+    async def _acknowledged(self, attempt: Attempt, record: OutRecord) -> Receipt:
         while True:
             try:
                 return await self._outbox.send(record)
@@ -159,8 +167,6 @@ class Runner:
                     ) from error
                 _LOG.warning("report of %s not acknowledged, sent again: %s", attempt.id, error)
                 if attempt.stopped is not None:
-                    if attempt.stopped in _MOOT:
-                        self._outbox.forget(record)
                     raise StepStopped(attempt.stopped) from error
                 await asyncio.sleep(_RESEND_S)
 

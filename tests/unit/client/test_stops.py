@@ -249,3 +249,34 @@ async def test_an_attempt_that_is_stopped_twice_finishes_its_effect_and_frees_it
     assert log.kinds == ["StepStarted", "EffectIntended", "EffectConfirmed"]
     assert session._holding.free == 1
     await session.close()
+
+
+@pytest.mark.parametrize("reason", list(StopReason))
+@pytest.mark.parametrize("between_tries", [False, True])
+async def test_a_report_of_a_stopped_attempt_is_owed_only_if_its_worker_stops(
+    reason: StopReason, between_tries: bool
+) -> None:
+    """Else a clean stop, hours later, would end as if it had lost it."""
+    log = Log(holds="StepCompleted", refuses="_MSG_TIMED_OUT")
+
+    async def body(_ctx: Context) -> None:
+        return None
+
+    session = session_of(log, body)
+    take(session)
+    (attempt,) = session._holding.all()
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert attempt.task is not None
+    owed = session._outbox._undelivered
+    assert len(owed) == 1
+    if between_tries:
+        log.let_go()
+        for _ in range(10):
+            await asyncio.sleep(0)
+    session._stop_all([attempt], reason)
+    await asyncio.wait([attempt.task])
+    log.let_go()  # nobody waits for what is told now
+    await asyncio.sleep(0)
+    assert len(owed) == (reason is StopReason.SHUTDOWN)
+    await session.close()
