@@ -69,7 +69,10 @@ AgentSetup = Callable[[faust.App, EngineSettings], None]
 """
 
 _FAUST_STOP_SHARE: Final = 0.8
-"""Of the stop timeout: final checkpoints, and the group left. The rest is for the producers."""
+"""Of what is left of the stop timeout: final checkpoints, and the group left. The rest is for the
+producers.
+"""
+_TAKEN_NOTHING: Final = "engine stopped before it was in the group: it has taken nothing over"
 
 
 class ExitCode(IntEnum):
@@ -176,7 +179,7 @@ class Engine:
             pass
         finally:
             await owners.close()
-        log.info("engine stopped before it was in the group: it has taken nothing over")
+        log.info(_TAKEN_NOTHING)
         return ExitCode.STOPPED
 
     async def _prepare(self, stop: StopSignals, owners: OwnersView) -> Layout | None:
@@ -250,14 +253,19 @@ class Engine:
         async with contextlib.AsyncExitStack() as ends:
             if warm is not None:
                 ends.push_async_callback(asyncio.to_thread, warm.close)
-            ends.push_async_callback(pool.close)
-            limit_s = settings.stop_timeout_ms / 1_000 * _FAUST_STOP_SHARE
-            ends.push_async_callback(_stop_app, app, limit_s)
+            ends.push_async_callback(_close_pool, pool, ownership)
+            ends.push_async_callback(_stop_app, app, stop)
             ends.push_async_callback(janitor.close)
-            await unless(stop.requested, _start_app(app))
-            ends.callback(stop.arm)
-            janitor.start()
-            reason = await _first(stop.requested.wait(), ownership.stopped_by)
+            reason = None
+            try:
+                await unless(stop.requested, _start_app(app))
+            except StopAskedError:
+                if not ownership.tasks:
+                    log.info(_TAKEN_NOTHING)
+            else:
+                ends.callback(stop.arm)
+                janitor.start()
+                reason = await _first(stop.requested.wait(), ownership.stopped_by)
         return _exit_code(reason or ownership.unclean)
 
 
@@ -265,8 +273,12 @@ def _raise_if_lost(error: KafkaError | KafkaException) -> None:
     """Raises `BrokerLostError` for what passes when the broker is back, `StartRefusedError` for
     a right that is missing; returns for the rest.
     """
-    code = KafkaCode(error.errno) if isinstance(error, BrokerResponseError) else error.args[0]
-    refusal = rights_refusal(code) if isinstance(code, KafkaCode) else None
+    code: KafkaCode | None = None
+    if isinstance(error, BrokerResponseError):
+        code = KafkaCode(error.errno)
+    elif isinstance(error, KafkaException):
+        code = error.args[0]
+    refusal = rights_refusal(code) if code is not None else None
     if refusal is not None:
         raise StartRefusedError((str(refusal),)) from error
     if isinstance(error, KafkaError):
@@ -297,13 +309,24 @@ async def _start_app(app: faust.App) -> None:
         raise
 
 
-async def _stop_app(app: faust.App, limit_s: float) -> None:
+async def _stop_app(app: faust.App, stop: StopSignals) -> None:
+    limit_s = stop.left_s() * _FAUST_STOP_SHARE
     stopping = asyncio.create_task(app.stop())  # Faust's services look at the task they run in
-    try:
-        async with asyncio.timeout(limit_s):
-            await stopping
-    except TimeoutError:
+    # Not cancelled at the limit: mode would take that for the end of a service that still runs.
+    ended, _ = await asyncio.wait([stopping], timeout=limit_s)
+    if ended:
+        stopping.result()
+    else:
         log.warning("the Faust app has not stopped in time, and is left", limit_s=limit_s)
+
+
+async def _close_pool(pool: ProducerPool, ownership: Ownership) -> None:
+    """What fails here is what the engine ends with, unless something has failed before."""
+    try:
+        await pool.close()
+    except ExceptionGroup as failures:
+        log.warning("not closed cleanly", error=repr(failures))
+        ownership.unclean = ownership.unclean or failures
 
 
 def _exit_code(reason: BaseException | None) -> ExitCode:

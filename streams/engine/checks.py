@@ -138,7 +138,8 @@ def size_fault(topics: Topics, facts: Mapping[str, TopicFacts], name: str = "") 
         value = differences(topic, have).get(_SIZE) if have is not None else None
         if have is not None and value is not None:
             return _differs(have, topic.name, _SIZE, value)
-    return ""
+    letters = name in ("", topics.dead_letters)
+    return next(_too_small_for(topics, facts), "") if letters else ""
 
 
 def _overtaken(topics: Topics, events: TopicFacts, interval_ms: int) -> list[str]:
@@ -176,16 +177,21 @@ def _set(topic: str, setting: str) -> str:
     return f"`kafka-configs --alter {where} --add-config {setting}`"
 
 
-def dispatch_fault(topics: Topics, facts: Mapping[str, TopicFacts], policy: Policy) -> str:
-    """Why handoffs or answers of the policy's size would not get into their topics; or empty."""
+def dispatch_fault(
+    topics: Topics, facts: Mapping[str, TopicFacts], policy: Policy, *, in_force: bool = False
+) -> str:
+    """Why handoffs or answers of the policy's size would not get into their topics; or empty.
+
+    `in_force`: what it lets be is on its way already, so that to lower it does not help any more.
+    """
     needed = policy.dispatch_bytes_max + DISPATCH_ROOM_BYTES
     for name in (*map(topics.queue, policy.queues), topics.control):
         have = _size_of(facts, name)
         if name in facts and have < needed:
-            return (
-                f"dispatch_bytes_max is {policy.dispatch_bytes_max}, and {name} takes {have} bytes:"
-                f" lower it, or {_set(name, f'max.message.bytes={needed}')} first"
-            )
+            said = f"dispatch_bytes_max is {policy.dispatch_bytes_max}"
+            remedy = _set(name, f"{_SIZE}={needed}")
+            does = remedy if in_force else f"lower it, or {remedy} first"
+            return f"{said}, and {name} takes {have} bytes: {does}"
     return ""
 
 

@@ -52,6 +52,7 @@ _ENDS_TIMEOUT_S: Final = 2.0
 _YIELDS: Final = 6
 _ASK_TIMEOUT_S: Final = 15.0
 _LAST_COMMIT_S: Final = 1.0
+_THREAD_END_S: Final = 1.0
 
 
 class BatchMessage(ConsumerMessage):  # type: ignore[misc]
@@ -68,6 +69,11 @@ class DaemonThread(WorkerThread):  # type: ignore[misc]
     def __init__(self, *args: Any, **options: Any) -> None:  # noqa: ANN401 - untyped upstream
         super().__init__(*args, **options)
         self.daemon = True
+
+    def stop(self) -> None:
+        """Upstream waits without a limit, and on the loop: nothing else could end meanwhile."""
+        if not self.is_stopped.wait(_THREAD_END_S):
+            log.warning("the consumer's thread has not ended in time, and is left")
 
 
 class ConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]

@@ -43,7 +43,7 @@ _new: Callable[[type[OutRecord], tuple[str, int, bytes, bytes, Headers]], OutRec
 
 class Encoder:
     """Encodes one partition's outputs. Pure: the same output gives the same bytes in every
-    process.
+    process, but for the MAC of a report to a fault point, which hangs on the keys in force.
     """
 
     def __init__(

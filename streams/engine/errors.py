@@ -16,14 +16,14 @@ class OutcomeUnknownError(EngineError):
 
 
 class TopicTooSmallError(OutcomeUnknownError):
-    """The broker refused a write as too large, although its size was right for the topic when we
-    started: `topic` takes less now. Rebuild once that is mended.
+    """The broker refused a write as too large: `topic` takes less than the service writes to it, or
+    less than the policy lets be written. Rebuild once that is mended.
     """
 
     def __init__(self, topic: str, detail: str) -> None:
         super().__init__(
-            f"{topic} takes less than is written to it, its max.message.bytes was lowered: "
-            f"run `dalsegno topics create` ({detail})"
+            f"{topic} takes less than is written to it: raise its max.message.bytes, "
+            f"`dalsegno topics create` does for what is written by default ({detail})"
         )
         self.topic = topic
 

@@ -41,7 +41,8 @@ class FencedProducer:
     """One transactional producer. Starting it makes every earlier one of the same id fail.
 
     Its calls block, so they run in a thread of its own, one after the other. The thread holds up
-    nobody's end, and neither fences nor commits once the producer is closed.
+    nobody's end, and begins no further call once the producer is closed: what the broker was asked
+    for before may still be done.
     """
 
     def __init__(self, settings: EngineSettings, transactional_id: str) -> None:

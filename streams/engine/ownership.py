@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Coroutine
 from typing import Any, Final
 
@@ -126,8 +127,8 @@ class Ownership:
         if isinstance(error, TopicTooSmallError):
             await self._await_room(new, policy, error.topic)
         elif self._failures.get(new.number, 1) > 1 and isinstance(error, OutcomeUnknownError):
-            # Only the last of many records says why it was not taken.
-            await self._await_room(new, policy)
+            # Only the last of many records says why it was not taken: it may be this, or not.
+            await self._await_room(new, policy, limit_s=BACKOFF_MAX_S)
         failures = self._failures.get(new.number, 1)
         await asyncio.sleep(min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2 ** (failures - 1)))
         # A former owner that fenced blindly would shut the rightful one out.
@@ -140,16 +141,20 @@ class Ownership:
             return
         await self._run_opening(new)
 
-    async def _await_room(self, task: PartitionTask, policy: Policy, topic: str = "") -> None:
+    async def _await_room(
+        self, task: PartitionTask, policy: Policy, topic: str = "", limit_s: float = math.inf
+    ) -> None:
+        until_s = self.context.clock() + limit_s
+
         def wanted() -> bool:
-            return self.tasks.get(task.number) is task and not self._closing
+            in_time = self.context.clock() < until_s
+            return in_time and self.tasks.get(task.number) is task and not self._closing
 
         def say(fault: str) -> None:
             task.error = EngineError(fault)
             log.error("partition waits for a topic", partition=task.number, fault=fault)
 
-        await await_room(self.context.settings, topic, policy, say, wanted)
-        if task.error is not None:  # it was that, and is mended
+        if await await_room(self.context.settings, topic, policy, say, wanted):
             self._failures.pop(task.number, None)
 
     def restart_feed(self, task: PartitionTask) -> None:
@@ -199,19 +204,22 @@ class Ownership:
     async def close(self) -> None:
         """Final checkpoints, then close everything. What fails there keeps nothing else open.
 
-        Raises an `ExceptionGroup` of it all at the end. A cancellation cuts short what is under way
-        and begins nothing more: each partition's own end then still closes all that it has.
+        Raises an `ExceptionGroup` of it all at the end. A cancellation cuts the final checkpoints
+        short, and no partition's end.
         """
         self._closing = True
         timeout_s = self.context.settings.stop_timeout_ms / 1_000 * SETTLE_SHARE_STOP
         tasks = list(self.tasks.values())
-        ends = await asyncio.gather(
-            *(task.settle(timeout_s) for task in tasks), return_exceptions=True
-        )
-        ends += await asyncio.gather(*(task.close() for task in tasks), return_exceptions=True)
-        for job in list(self._jobs):
-            job.cancel()
-        await asyncio.gather(*self._jobs, return_exceptions=True)
-        while self._closings:
-            ends += await asyncio.gather(*self._closings, return_exceptions=True)
+        ends: list[BaseException | None] = []
+        try:
+            ends += await asyncio.gather(
+                *(task.settle(timeout_s) for task in tasks), return_exceptions=True
+            )
+        finally:
+            ends += await asyncio.gather(*(task.close() for task in tasks), return_exceptions=True)
+            for job in list(self._jobs):
+                job.cancel()
+            await asyncio.gather(*self._jobs, return_exceptions=True)
+            while self._closings:
+                ends += await asyncio.gather(*self._closings, return_exceptions=True)
         raise_failed(ends, "partitions")

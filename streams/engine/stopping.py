@@ -9,6 +9,7 @@ import faulthandler
 import os
 import signal
 import threading
+import time
 from collections.abc import Coroutine
 from types import FrameType
 from typing import Any, Final, TypeVar
@@ -59,6 +60,7 @@ class StopSignals:
         self._timeout_s = timeout_s
         self._loop = asyncio.get_running_loop()
         self._bound: threading.Timer | None = None
+        self._ends_s = 0.0
 
     def install(self) -> None:
         """Take the signals over. Main thread only."""
@@ -68,11 +70,18 @@ class StopSignals:
     def arm(self) -> None:
         """From now on the process ends within the bound, whatever happens."""
         if self._bound is None:
+            self._ends_s = time.monotonic() + self._timeout_s
             self._bound = threading.Timer(self._timeout_s, self._force)
             self._bound.daemon = True
             self._bound.start()
             # For when something holds the interpreter, as a write does to a disk that hangs.
             faulthandler.dump_traceback_later(self._timeout_s + _GRACE_S, exit=True, file=2)
+
+    def left_s(self) -> float:
+        """Until the process ends by force; the whole bound while nothing is armed."""
+        if self._bound is None:
+            return self._timeout_s
+        return max(0.0, self._ends_s - time.monotonic())
 
     def _force(self) -> None:
         """No log and no lock: whatever holds the process up may hold these too."""

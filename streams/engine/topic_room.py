@@ -29,24 +29,25 @@ async def await_room(
     policy: Policy,
     say: Callable[[str], None],
     wanted: Callable[[], bool],
-) -> None:
+) -> bool:
     """Returns once the topic (without a name: every one) takes what we write under this policy, or
     it is not `wanted` any more, or no broker can be asked: the next write tells then. `say` hears
-    what is wrong, with the command that mends it.
+    what is wrong, with the command that mends it. True: it was that, and is mended.
     """
-    admin, said = TopicAdmin(settings), ""
+    said = ""
     while wanted():
         try:
             # Its thread may wait for a broker for longer than a stop may take.
-            facts = await in_daemon_thread(admin.facts, "topic-room")
+            facts = await in_daemon_thread(lambda: TopicAdmin(settings).facts(), "topic-room")
         except (KafkaException, TimeoutError, BrokerRefused) as error:
             log.warning("the topic was not looked at", topic=topic, error=str(error))
-            return
+            return False
         fault = size_fault(settings.topics, facts, topic)
-        fault = fault or dispatch_fault(settings.topics, facts, policy)
+        fault = fault or dispatch_fault(settings.topics, facts, policy, in_force=True)
         if not fault:
-            return
+            return bool(said)
         if fault != said:
             say(fault)
             said = fault
         await asyncio.sleep(LOOK_S)
+    return False

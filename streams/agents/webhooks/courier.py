@@ -34,6 +34,7 @@ WAITING_MAX: Final = 256
 WAITING_BYTES_MAX: Final = 8 * 1024 * 1024
 _LOOK_S: Final = 0.5
 _AFTER_FAILURE_S: Final = 1.0
+_LAST_COMMIT_S: Final = 1.0
 _SAVE_S: Final = 3_600.0
 """Brokers forget the offsets of a group that commits nothing for a week."""
 
@@ -85,8 +86,10 @@ class Courier:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         try:
-            await self._commit()
-        except KafkaException as error:
+            # What the next owner does not know of may be posted again, with the same id.
+            async with asyncio.timeout(_LAST_COMMIT_S):
+                await self._commit()
+        except (KafkaException, TimeoutError) as error:
             log.warning("webhook: not committed", webhook=self._hook.name, error=repr(error))
         finally:
             await self._feed.close()

@@ -285,3 +285,16 @@ async def test_fault_points_that_are_closed_read_nothing_back_any_more(
         assert await asyncio.to_thread(ended.wait, 20)
     finally:
         stop.set()
+
+
+async def test_what_the_pool_fails_with_comes_after_what_has_failed_before() -> None:
+    class Pool:
+        async def close(self) -> None:
+            raise ExceptionGroup("producers", [RuntimeError("later")])
+
+    owned: Any = SimpleNamespace(unclean=None)
+    await engine_app._close_pool(Pool(), owned)  # type: ignore[arg-type]
+    assert "later" in repr(owned.unclean)
+    owned.unclean = first = RuntimeError("first")
+    await engine_app._close_pool(Pool(), owned)  # type: ignore[arg-type]
+    assert owned.unclean is first

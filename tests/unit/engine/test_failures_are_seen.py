@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession
 from faust.transport.drivers import aiokafka as driver
+from mode import Service
 from tests.unit.engine.test_outputs import Bench, settle
 
 from dalsegno.schemas.codec import encode
@@ -26,6 +27,7 @@ from dalsegno.streams.engine.janitor import EngineService, Janitor
 from dalsegno.streams.engine.metrics import EngineMetrics
 from dalsegno.streams.engine.owners import OwnersView
 from dalsegno.streams.engine.settings import EngineSettings
+from dalsegno.streams.engine.stopping import StopSignals
 from dalsegno.streams.engine.web import EngineWeb
 
 SETTINGS = EngineSettings(bootstrap_servers="127.0.0.1:1", http_host="127.0.0.1", http_port=0)
@@ -126,18 +128,30 @@ async def test_a_reader_of_the_owners_says_what_fails_and_goes_on(
     await view.close()
 
 
-class StopsNever:
-    """A Faust app that hangs."""
+class Child(Service):  # type: ignore[misc]
+    """Of an app."""
 
-    async def stop(self) -> None:
-        await asyncio.Event().wait()
+    def __init__(self) -> None:
+        super().__init__()
+        self.goes_on, self.ended = asyncio.Event(), asyncio.Event()
+
+    async def on_stop(self) -> None:
+        await self.goes_on.wait()
+        self.ended.set()
 
 
-async def test_a_faust_app_that_does_not_stop_is_left_and_that_is_said(
+async def test_a_faust_app_that_does_not_stop_in_time_is_left_running_and_that_is_said(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    await app._stop_app(StopsNever(), 0.01)
+    """As mode stops its children: it takes a cancellation for their end, and says nothing."""
+    parent, child = Service(), Child()
+    await parent.start()
+    await parent.add_runtime_dependency(child)
+    await app._stop_app(parent, StopSignals(0.1))
     assert "has not stopped in time" in capsys.readouterr().out
+    child.goes_on.set()
+    async with asyncio.timeout(60):
+        await child.ended.wait()
 
 
 class Client(BatchConsumer):
