@@ -20,6 +20,7 @@ from dalsegno.ops.embedded.jvm import Jvm
 from dalsegno.ops.http import NotHttpError, http_get
 from dalsegno.ops.kafka.engines import claims
 from dalsegno.ops.kafka.reader import Reader, ReadError
+from dalsegno.ops.kafka.words import kafka_words
 from dalsegno.ops.remedies import BROKERS_REMEDY
 from dalsegno.ops.variables import unread
 from dalsegno.streams.client.refused import BrokerRefused
@@ -35,7 +36,8 @@ _SERVICE_MODULES = (
 )
 _FREE_BYTES_MIN = 1 << 30
 _ANSWER_S = 3.0
-
+_OF_KAFKA = (ReadError, KafkaException, BrokerRefused, TimeoutError)
+_MEND = "mend what it says, or ask whoever runs the brokers"
 
 TopicFault = tuple[str, str, bool]
 """What is wrong, what mends it, whether it is only a warning."""
@@ -161,29 +163,36 @@ def service_checks(
         with Reader(settings) as reader:
             partitions = reader.partitions(settings.topics.events)
         yield Finding("kafka", Health.OK, f"{settings.bootstrap_servers} answers")
-    except BrokerRefused as error:
-        remedy = "mend what it says, or ask whoever runs the brokers"
-        yield Finding("kafka", Health.FAULT, str(error), remedy)
-        return
-    except ReadError as error:
-        if "no topic" in str(error):
+    except _OF_KAFKA as error:
+        missing = _no_topic(error)
+        if missing:
             yield Finding("kafka", Health.OK, f"{settings.bootstrap_servers} answers")
-            yield Finding("topics", Health.FAULT, str(error), "dalsegno topics create")
-        else:
-            said = str(error).removesuffix(f"; {BROKERS_REMEDY}")
-            yield Finding("kafka", Health.FAULT, said, BROKERS_REMEDY)
+        yield _failed("topics" if missing else "kafka", error)
         return
     try:
         faults = topic_faults(settings)
-    except (KafkaException, BrokerRefused, TimeoutError) as error:
-        said = str(error) or "the brokers did not tell of the topics in time"
-        yield Finding("topics", Health.FAULT, said, BROKERS_REMEDY)
+    except _OF_KAFKA as error:
+        yield _failed("topics", error)
         return
     for detail, remedy, mild in faults:
         yield Finding("topics", Health.WARNING if mild else Health.FAULT, detail, remedy)
     if not faults:
         yield Finding("topics", Health.OK, f"{partitions} partitions, all as they should be")
     yield from _engines(settings, partitions)
+
+
+def _failed(subject: str, error: Exception) -> Finding:
+    """What Kafka, or the way to it, would not do, and what to do about it."""
+    said = kafka_words(error) or str(error)
+    if _no_topic(error):
+        return Finding(subject, Health.FAULT, said, "dalsegno topics create")
+    detail = said.removesuffix(f"; {BROKERS_REMEDY}")
+    remedy = BROKERS_REMEDY if detail != said else _MEND
+    return Finding(subject, Health.FAULT, detail, remedy)
+
+
+def _no_topic(error: Exception) -> bool:
+    return isinstance(error, ReadError) and "there is no topic" in str(error)
 
 
 def variables_checks() -> Iterator[Finding]:
@@ -197,14 +206,14 @@ def _keys(settings: EngineSettings) -> Finding:
         remedy = "set DALSEGNO_MAC_KEYS as `id:hex`"
         return Finding("mac key", Health.FAULT, "none: control events cannot be signed", remedy)
     ids = ", ".join(settings.keyring.ids)
-    return Finding("mac key", Health.OK, f"{ids}; {settings.signing_key} signs")
+    return Finding("mac key", Health.OK, f"{ids}; the first that the policy lists signs")
 
 
 def _engines(settings: EngineSettings, partitions: int) -> Iterator[Finding]:
     try:
         found = claims(settings)
-    except ReadError as error:
-        yield Finding("engines", Health.FAULT, str(error), "dalsegno topics create")
+    except _OF_KAFKA as error:
+        yield _failed("engines", error)
         return
     missing = [number for number in range(partitions) if number not in found]
     if missing:

@@ -60,15 +60,16 @@ from dalsegno.ops.cli import (
 )
 from dalsegno.ops.cli.failures import CommandError, ExitCode
 from dalsegno.ops.dev.env import DATA_FOLDER, adopt_env
-from dalsegno.ops.remedies import BROKERS_REMEDY
 
 # The base of all usage errors; its own home differs between versions of typer.
 _ClickError: type[Exception] = typer.BadParameter.__mro__[2]
 
 _EPILOG = (
-    "Exit codes: 0 done, 1 it found something wrong, 2 arguments, settings or a file are wrong, "
-    "3 Kafka, an engine or a package could not be reached, 4 refused, 5 no such thing, "
-    "130 interrupted. `dalsegno engine` has its own."
+    "Exit codes: 0 done, 1 it worked and found something wrong, 2 arguments, settings or a file "
+    "are wrong, or a broker does not let the user in or do this, 3 Kafka, an engine or a package "
+    "could not be reached, or did not answer in time, 4 the service, or a rule of safety, "
+    "refused, 5 there is no such run, flow, dead letter or schema, 130 ended by Ctrl-C. "
+    "`dalsegno engine` has its own."
 )
 _ALONE: tuple[Callable[..., int | None], ...] = (
     dev.dev,
@@ -242,28 +243,10 @@ def ended_by(error: BaseException) -> int:
         case KeyboardInterrupt() | typer.Abort():
             return _fail("interrupted", ExitCode.INTERRUPTED)
         case Exception() if (known := _known(error)) is not None:
-            return _fail(_kafka_words(error) or f"{error}", known)
+            from dalsegno.ops.kafka.words import kafka_words
+
+            return _fail(kafka_words(error) or f"{error}", known)
     raise error
-
-
-def _kafka_words(error: Exception) -> str | None:
-    """What Kafka raised with what to do, its own text being a dump. None for other errors."""
-    from confluent_kafka import KafkaError, KafkaException
-
-    from dalsegno.streams.client.refused import rights_refusal
-
-    if isinstance(error, TimeoutError) and not str(error):
-        return f"no Kafka answers in time; {BROKERS_REMEDY}"
-    if not isinstance(error, KafkaException):
-        return None
-    fault = error.args[0] if error.args else None
-    if not isinstance(fault, KafkaError):
-        return None
-    if fault.code() in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT):
-        return f"no Kafka answers: {fault.str()}; {BROKERS_REMEDY}"
-    if (refusal := rights_refusal(fault)) is not None:
-        return f"{refusal}"
-    return f"Kafka refused it ({fault.name()}): {fault.str()}"
 
 
 def _fail(line: str, code: ExitCode) -> int:

@@ -22,8 +22,9 @@ def engine(
 ) -> None:
     """Run an engine until SIGTERM; settings come from DALSEGNO_ variables.
 
-    Exit codes: 0 stopped, 1 failed, 2 settings are wrong, 3 refused by the start-up checks,
-    4 evicted.
+    Exit codes: 0 stopped, 1 failed, or its HTTP port is taken, 2 settings are wrong, 3 refused by
+    the start-up checks, or by a broker that does not let it in or do this, 4 evicted: another
+    process has this name's place.
     """
     from dalsegno.ops.logs import configure
     from dalsegno.ops.variables import unread

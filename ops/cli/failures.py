@@ -11,15 +11,21 @@ class ExitCode(IntEnum):
 
     OK = 0
     FOUND = 1
-    """The command worked and found something wrong: differences, faults, incompatibilities."""
+    """It worked and found something wrong: differences, faults, incompatibilities, a run that did
+    not succeed.
+    """
     USAGE = 2
-    """Arguments, settings or a file are wrong: mend them, a retry cannot help."""
+    """Arguments, settings or a file are wrong, or a broker does not let the user in or do this:
+    mend it, a retry cannot help.
+    """
     UNAVAILABLE = 3
-    """Kafka, an engine or a package could not be reached: a retry may help."""
+    """Kafka, an engine or a package could not be reached, or did not answer in time: a retry may
+    help.
+    """
     REFUSED = 4
-    """The service refused what was asked."""
+    """The service, or a rule of safety, refused."""
     NOT_FOUND = 5
-    """There is no such run, dead letter, flow or schema."""
+    """There is no such run, flow, dead letter or schema."""
     INTERRUPTED = 130
     """Ended by Ctrl-C."""
 

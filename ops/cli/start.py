@@ -41,6 +41,7 @@ def start(
     from dalsegno.ops.logs import silence_clients
     from dalsegno.streams.client.client import Client
     from dalsegno.streams.client.errors import DeliveryFailed, WaitTimeout
+    from dalsegno.streams.client.refused import refused_delivery
     from dalsegno.streams.client.request_ids import new_run_id
 
     silence_clients()
@@ -56,6 +57,10 @@ def start(
         try:
             client.start(wanted, inputs, run_id=started, timeout=None if wait else _ANSWER)
         except DeliveryFailed as error:
+            if (refusal := refused_delivery(error)) is not None:
+                raise refusal from error
+            if not error.retriable:
+                raise UsageFault(f"Kafka never takes this start as it is: {error}") from error
             raise Unavailable(not_reached(settings.bootstrap_servers, started, error)) from error
         except WaitTimeout:
             tell(unanswered(started))

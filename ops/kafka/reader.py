@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from dalsegno.ops.remedies import BROKERS_REMEDY
-from dalsegno.streams.client.refused import Complaints, connect, rights_refusal
+from dalsegno.streams.client.refused import Complaints, connect, raise_if_no_right
 from dalsegno.streams.engine.header_names import LenientHeaders
 from dalsegno.streams.engine.raw import raw_event
 from dalsegno.streams.engine.security import librdkafka_options
@@ -80,6 +80,7 @@ class Reader:
             try:
                 found = self._consumer.list_topics(topic, timeout=_ASK_S).topics.get(topic)
             except KafkaException as error:
+                raise_if_no_right(error.args[0], topic)
                 self._consumer.poll(0)  # what librdkafka has to say is heard here
                 if (refusal := self._complaints.refusal(self._options)) is not None:
                     raise refusal from error
@@ -88,7 +89,7 @@ class Reader:
             if found is not None and found.error is None and found.partitions:
                 return len(found.partitions)
             if found is not None and found.error is not None:
-                _raise_if_no_right(found.error, topic)
+                raise_if_no_right(found.error, topic)
             if time.monotonic() > limit:
                 raise ReadError(f"there is no topic {topic}: run `dalsegno topics create`")
             time.sleep(_LOOK_S)
@@ -101,7 +102,7 @@ class Reader:
             try:
                 found = self._consumer.get_watermark_offsets(place, timeout=_ASK_S)
             except KafkaException as error:
-                _raise_if_no_right(error.args[0], topic)
+                raise_if_no_right(error.args[0], topic)
                 # Of a topic that was just made, or a leader that just moved: it passes.
                 if error.args[0].code() not in _PASSING or time.monotonic() > limit:
                     raise ReadError(f"{topic}[{partition}]: {_text(error)}; {_REMEDY}") from error
@@ -112,11 +113,12 @@ class Reader:
             return found[0], found[1]
 
     def offset_at(self, topic: str, partition: int, at_ms: int) -> int:
-        """The first offset whose record is not older, or the end. Raises ReadError."""
+        """The first offset whose record is not older, or the end. Raises as `bounds`."""
         place = TopicPartition(topic, partition, max(0, at_ms))
         try:
             (found,) = self._consumer.offsets_for_times([place], timeout=_ASK_S)
         except KafkaException as error:
+            raise_if_no_right(error.args[0], topic)
             raise ReadError(f"{topic}[{partition}]: {_text(error)}; {_REMEDY}") from error
         return found.offset if found.offset >= 0 else self.bounds(topic, partition)[1]
 
@@ -130,7 +132,8 @@ class Reader:
     ) -> Iterator[LogRecord]:
         """Records from `start` (default: the first) up to `end` (default: as of now).
 
-        `progress` gets the number of offsets passed since its last call. Raises ReadError.
+        `progress` gets the number of offsets passed since its last call. Raises ReadError,
+        BrokerRefused.
         """
         first, last = self.bounds(topic, partition)
         position = first if start is None else max(start, first)
@@ -147,6 +150,7 @@ class Reader:
                     if error.code() == KafkaError._PARTITION_EOF:
                         position = stop  # markers of transactions may fill the rest
                         break
+                    raise_if_no_right(error, topic)
                     if error.fatal() or error.code() == KafkaError._AUTO_OFFSET_RESET:
                         said = f"{topic}[{partition}] at {position}: {error.str()}"
                         raise ReadError(f"{said}; {_REMEDY}")
@@ -176,12 +180,6 @@ def _record(message: Message, lenient: LenientHeaders) -> LogRecord:
     raw, partition = raw_event(message, lenient), message.partition()
     assert partition is not None
     return LogRecord(partition, raw.offset, raw.timestamp, raw.key, raw.value, raw.headers)
-
-
-def _raise_if_no_right(error: KafkaError, topic: str) -> None:
-    """Raises `BrokerRefused`."""
-    if (refusal := rights_refusal(error, topic)) is not None:
-        raise refusal
 
 
 def _text(error: KafkaException) -> str:

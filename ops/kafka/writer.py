@@ -6,7 +6,7 @@ from confluent_kafka import KafkaError, Message, Producer
 
 from dalsegno.schemas import codec, headers
 from dalsegno.schemas.control import PartitionControl, RunControl
-from dalsegno.streams.client.refused import Complaints, connect, rights_refusal
+from dalsegno.streams.client.refused import Complaints, connect, raise_if_no_right
 from dalsegno.streams.engine.security import librdkafka_options
 from dalsegno.streams.engine.settings import EngineSettings
 
@@ -69,18 +69,12 @@ class Writer:
             headers=list(with_headers),
         )
         left = self._producer.flush(_DELIVERY_S + 5)
-        if left or failures:
-            if (refusal := self._complaints.refusal(self._options)) is not None:
-                raise refusal
-            if failures and (lacking := rights_refusal(failures[0], topic)) is not None:
-                raise lacking
-            why = failures[0].str() if failures else "no acknowledgement in time"
-            raise AppendError(f"{topic}[{partition}]: {why}; check the brokers and repeat")
+        self._raise_for(topic, partition, left, failures)
         return offsets[0]
 
     def append_all(self, topic: str, partition: int, records: Iterable[Signed]) -> None:
-        """Many records in their order; they may be in flight together. Raises AppendError: then
-        those that were first are in the log, and the rest may be.
+        """Many records in their order; they may be in flight together. Raises AppendError,
+        BrokerRefused: then those that were first are in the log, and the rest may be.
         """
         failures: list[KafkaError] = []
 
@@ -103,9 +97,20 @@ class Writer:
             if failures:
                 break
         left = self._producer.flush(_DELIVERY_S + 5)
-        if left or failures:
-            why = failures[0].str() if failures else "no acknowledgement in time"
-            raise AppendError(f"{topic}[{partition}]: {why}; check the brokers and repeat")
+        self._raise_for(topic, partition, left, failures)
+
+    def _raise_for(
+        self, topic: str, partition: int, left: int, failures: Sequence[KafkaError]
+    ) -> None:
+        """Raises AppendError, BrokerRefused where not all of it was acknowledged."""
+        if not left and not failures:
+            return
+        if (refusal := self._complaints.refusal(self._options)) is not None:
+            raise refusal
+        for failure in failures:
+            raise_if_no_right(failure, topic)
+        why = failures[0].str() if failures else "no acknowledgement in time"
+        raise AppendError(f"{topic}[{partition}]: {why}; check the brokers and repeat")
 
     def signed(self, partition: int, event: RunControl) -> Signed:
         """A control event about a run, under its MAC. Raises NoKeyError."""

@@ -9,6 +9,7 @@ from dalsegno.ops.kafka.reader import Reader, ReadError
 from dalsegno.schemas.control import Webhook
 from dalsegno.streams.agents.webhooks.feed import group_of
 from dalsegno.streams.agents.webhooks.ledger import Ledger, LedgerError
+from dalsegno.streams.client.refused import raise_if_no_right
 from dalsegno.streams.engine.restore import sequence_of
 from dalsegno.streams.engine.security import librdkafka_options
 from dalsegno.streams.engine.settings import EngineSettings
@@ -30,7 +31,7 @@ class Delivery(msgspec.Struct, frozen=True):
 def read_deliveries(
     reader: Reader, settings: EngineSettings, webhooks: Sequence[Webhook]
 ) -> list[Delivery]:
-    """Every target, in the order of the policy. Raises ReadError."""
+    """Every target, in the order of the policy. Raises ReadError, BrokerRefused."""
     return [_read(reader, settings, each) for each in webhooks]
 
 
@@ -56,8 +57,12 @@ def _committed(
     group = group_of(settings, name)
     consumer = Consumer({**librdkafka_options(settings), "group.id": group})
     try:
-        return list(consumer.committed(places, timeout=_ASK_S))
+        found = list(consumer.committed(places, timeout=_ASK_S))
     except KafkaException as error:
+        raise_if_no_right(error.args[0], f"group {group}")
         raise ReadError(f"offsets of group {group}: {error}") from error
     finally:
         consumer.close()
+    for place in found:
+        raise_if_no_right(place.error, f"group {group}")
+    return found

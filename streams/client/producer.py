@@ -20,7 +20,7 @@ from confluent_kafka import Producer as KafkaProducer
 from dalsegno.streams.client.config import ClientConfig, KafkaConfig
 from dalsegno.streams.client.errors import ClosedError, DeliveryFailed, QueueFull, SettingsError
 from dalsegno.streams.client.fork import ForkGuard
-from dalsegno.streams.client.refused import Complaints, connect
+from dalsegno.streams.client.refused import Complaints, connect, rights_refusal
 
 _LOG = logging.getLogger("dalsegno.client")
 _POLL_S = 0.2  # a wait without deliveries; deliveries end it at once
@@ -172,6 +172,8 @@ class Producer:
         self._guard.check()
         self._open()
         found = self._metadata(topic)
+        if found.error is not None and (refusal := rights_refusal(found.error, topic)) is not None:
+            raise refusal
         if found.error is not None or not found.partitions:
             raise SettingsError(f"topic {topic!r} does not exist: run `dalsegno topics create`")
         return len(found.partitions)

@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
-from dalsegno.streams.client.errors import SettingsError
+from dalsegno.streams.client.errors import DeliveryFailed, SettingsError
 
 Properties = Mapping[str, object]
 P = TypeVar("P")
@@ -58,7 +58,7 @@ _REMEDIES: Final[dict[Cause, str]] = {
     Cause.TLS: "and we agree on no TLS connection: compare DALSEGNO_SECURITY_PROTOCOL and the "
     "DALSEGNO_SSL_… settings with its listener",
     Cause.RIGHTS: "does not let the user do this: give it the rights that the page on operations "
-    "lists (`kafka-acls`), or set DALSEGNO_SASL_USERNAME to one that has them",
+    "lists for who runs this (`kafka-acls`), or set DALSEGNO_SASL_USERNAME to one that has them",
     Cause.SETTINGS: "cannot be asked, the settings are wrong",
 }
 
@@ -143,7 +143,21 @@ def rights_refusal(error: KafkaError, what: str = "") -> BrokerRefused | None:
     """The refusal, if a broker says that the user lacks a right; `what` was asked of it."""
     if error.code() not in _NO_RIGHT:
         return None
-    return BrokerRefused(Cause.RIGHTS, "", f"{what}: {error.name()}" if what else error.name())
+    said = f"{error.name()}: {error.str()}"
+    return BrokerRefused(Cause.RIGHTS, "", f"{what}: {said}" if what else said)
+
+
+def refused_delivery(error: DeliveryFailed) -> BrokerRefused | None:
+    """The refusal, if a record was not taken since the user lacks a right."""
+    if error.code not in {KafkaError(code).name() for code in _NO_RIGHT}:
+        return None
+    return BrokerRefused(Cause.RIGHTS, "", str(error))
+
+
+def raise_if_no_right(error: object, what: str = "") -> None:
+    """Raises `BrokerRefused` for a `KafkaError` that says so; anything else passes."""
+    if isinstance(error, KafkaError) and (refusal := rights_refusal(error, what)) is not None:
+        raise refusal
 
 
 def connect(factory: Callable[[P], C], properties: P) -> C:

@@ -85,7 +85,8 @@ class Encoder:
         try:
             value, found = self._value(action)
         except (ValueError, TypeError, OverflowError) as error:
-            # Encoding is pure, so every replay leaves out the same value for the same reason.
+            # Encoding is pure: every replay leaves out the same value for the same reason. Not so
+            # below, where the keys and the limits of today count.
             reason = "encode_" + type(error).__name__
         else:
             mac: bytes | None = b""

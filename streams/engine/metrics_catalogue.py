@@ -83,7 +83,8 @@ OUTPUTS: Final = Metric(
 OUTPUTS_OMITTED: Final = Metric(
     "dalsegno_outputs_omitted_total",
     Kind.COUNTER,
-    "Outputs whose value could not be encoded or was too large: sent empty, with the reason.",
+    "Outputs sent empty, with the reason: a value that could not be encoded, was too large, or had "
+    "no key in force to be signed with.",
     ("channel", "reason"),
 )
 REFUSALS: Final = Metric(

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 from confluent_kafka import KafkaError
@@ -13,6 +14,7 @@ from tests.unit.client.fakes import FakeKafka
 
 from dalsegno.client import ClientConfig, ClosedError, DeliveryFailed, QueueFull
 from dalsegno.streams.client.producer import OutRecord, Producer, Receipt
+from dalsegno.streams.client.refused import BrokerRefused, Cause
 
 
 class Lab:
@@ -63,6 +65,15 @@ def test_what_a_broker_that_is_just_starting_says_is_no_reason_to_give_a_result_
     with pytest.raises(DeliveryFailed) as caught:
         lab.producer.deliver(record(1), 60)
     assert caught.value.retriable is retriable
+
+
+def test_a_topic_that_may_not_be_seen_is_a_missing_right(lab: Lab) -> None:
+    error = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    seen = SimpleNamespace(topics={"events": SimpleNamespace(error=error, partitions={})})
+    lab.kafkas[0].list_topics = lambda *_, **__: seen  # type: ignore[attr-defined]
+    with pytest.raises(BrokerRefused, match=r"events: TOPIC_AUTHORIZATION_FAILED") as refused:
+        lab.producer.partition_count("events")
+    assert refused.value.cause is Cause.RIGHTS
 
 
 def test_a_burst_over_a_full_queue_loses_nothing_and_keeps_its_order(lab: Lab) -> None:

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException
 from tests.unit.source_tree import ROOT
 from typer.main import get_command
 
-from dalsegno.client import ReportsLost
+from dalsegno.client import Client, ReportsLost
 from dalsegno.ops.cli import app
 from dalsegno.ops.cli.failures import ExitCode
 from dalsegno.ops.cli.render import plain
@@ -131,6 +131,7 @@ def test_reports_that_a_worker_has_lost_are_told_of_with_a_code(
         ("_TRANSPORT", "name them in DALSEGNO_BOOTSTRAP_SERVERS"),
         ("_ALL_BROKERS_DOWN", "name them in DALSEGNO_BOOTSTRAP_SERVERS"),
         ("_TIMED_OUT", "name them in DALSEGNO_BOOTSTRAP_SERVERS"),
+        ("POLICY_VIOLATION", "Kafka refused it (POLICY_VIOLATION)"),
     ],
 )
 def test_what_kafka_raised_is_told_in_words(
@@ -159,6 +160,29 @@ def test_a_start_without_kafka_says_what_to_do(
     assert "`dalsegno dev`" in line
     assert line.endswith("repeat with --run-id r-1\n")
     assert line.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("TOPIC_AUTHORIZATION_FAILED", "kafka-acls"),
+        ("MSG_SIZE_TOO_LARGE", "never takes this start"),
+    ],
+)
+@pytest.mark.usefixtures("flows")
+def test_a_start_that_kafka_never_takes_is_not_worth_a_retry(
+    kind: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(_client: Client, *_: object, **__: object) -> None:
+        raise DeliveryFailed("dalsegno.events", b"r-1", kind, "no", retriable=False)
+
+    monkeypatch.setattr(Client, "start", refused)
+    arguments = ["--bootstrap-servers", "127.0.0.1:1", "start", "flows_here:good"]
+    assert app.run(arguments) == ExitCode.USAGE
+    (line,) = capsys.readouterr().err.splitlines()
+    assert kind in line
+    assert said in line
+    assert "dalsegno.events" in line
 
 
 @pytest.mark.parametrize("arguments", [[], ["topics"], ["dead-letters"]])
