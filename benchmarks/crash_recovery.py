@@ -12,15 +12,17 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import signal
 import statistics
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from benchmarks.crash_lab import body
 from benchmarks.crash_lab.ours import Dalsegno
@@ -31,23 +33,21 @@ from rich.table import Table
 
 RUNS = 200
 SETTLE_S = 2.0
-_WIDTH = 250
+_WIDTH = 320
 RESULTS_S_MAX = 240.0  # some worker looks for its server once a minute only
 Figures = dict[str, float]
 Work = Callable[[System, Path], Figures]
+Name = TypeVar("Name")
 
 
 def _round(system: System, sleep_s: float, work: Work) -> Figures:
     folder = Path(tempfile.mkdtemp(prefix="dalsegno-crash-"))
-    body.prepare(folder)
-    try:
+    with ExitStack() as ends:
+        ends.callback(shutil.rmtree, folder, ignore_errors=True)
+        body.prepare(folder)
+        ends.callback(system.down)
         system.up(folder, sleep_s)
-        try:
-            return work(system, folder)
-        finally:
-            system.down()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        return work(system, folder)
 
 
 def _submitted(system: System, runs: int) -> None:
@@ -82,14 +82,22 @@ def cpu(system: System, folder: Path, runs: int = CPU_RUNS) -> Figures:
     return clean(system, folder, runs)
 
 
+def wait_half(folder: Path, limit_s: float) -> None:
+    """Until half of the effects are there. Raises `TimeoutError`."""
+    half, end = RUNS * body.STEPS // 2, time.monotonic() + limit_s
+    while (done := body.count_done(folder)) < half:
+        if time.monotonic() > end:
+            raise TimeoutError(f"{done} effects of {half} after {limit_s:.0f} s")
+        time.sleep(0.002)
+
+
 def _crash(system: System, folder: Path, kill: Callable[[], None]) -> Figures:
     _submitted(system, RUNS)
     body.open_gate(folder)
-    while body.count_done(folder) < RUNS * body.STEPS // 2:
-        time.sleep(0.002)
+    wait_half(folder, RESULTS_S_MAX)
     killed = time.time()
-    at_kill = body.effects(folder)
     kill()
+    at_kill = body.effects(folder)
     system.wait_results(RUNS, RESULTS_S_MAX)
     found = body.effects(folder)
     return {
@@ -188,7 +196,18 @@ def columns(
             yield name, make, work
 
 
+def _terminated(*_: object) -> None:
+    sys.exit(128 + signal.SIGTERM)
+
+
+def rotated(names: Sequence[Name], by: int) -> list[Name]:
+    """Each comes first, and each last, in its turn."""
+    start = by % len(names)
+    return [*names[start:], *names[:start]]
+
+
 def main(argv: list[str]) -> int:
+    signal.signal(signal.SIGTERM, _terminated)  # what is up goes down on the way out
     parser = argparse.ArgumentParser(prog="benchmarks.crash_recovery", description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--peers", nargs="*", choices=list(PEERS), default=list(PEERS))
@@ -204,29 +223,40 @@ def main(argv: list[str]) -> int:
 
     installed = dict(install(options.peers, tell))
     for case in options.only:
-        found: dict[str, list[Figures]] = {}
         taking_part = list(columns(case, installed, tell))
-        for _ in range(options.rounds):
-            for name, make, work in taking_part:
-                figures = found.setdefault(name, [])
+        found: dict[str, list[Figures]] = {name: [] for name, *_ in taking_part}
+        for number in range(options.rounds):
+            for name, make, work in rotated(taking_part, number):
                 try:
-                    figures.append(_round(make(), CASES[case].sleep_s, work))
+                    found[name].append(_round(make(), CASES[case].sleep_s, work))
                 except Exception as error:  # the others' rounds are worth keeping
                     tell(f"{case}: a round of {name} failed: {error!r}")
                     failed = True
-        _print(console, case, found)
+        _print(console, case, found, options.rounds)
     return int(failed)
 
 
-def _print(console: Console, case: str, found: dict[str, list[Figures]]) -> None:
-    table = Table("figure (median)", *found, title=f"{case}: {CASES[case].work.__doc__}")
-    names = dict.fromkeys(name for rounds in found.values() for r in rounds for name in r)
+def cell(values: list[float]) -> str:
+    """The median, and between what it lies."""
+    if not values:
+        return ""
+    median = f"{statistics.median(values):.2f}"
+    return median if len(values) == 1 else f"{median} ({min(values):.2f} to {max(values):.2f})"
+
+
+def heading(name: str, counted: int, rounds: int) -> str:
+    """Says how many rounds counted when some failed."""
+    return name if counted == rounds else f"{name}, {counted} of {rounds} rounds"
+
+
+def _print(console: Console, case: str, found: dict[str, list[Figures]], rounds: int) -> None:
+    heads = [heading(name, len(figures), rounds) for name, figures in found.items()]
+    first = "figure" if rounds == 1 else "figure: median (min to max)"
+    table = Table(first, *heads, title=f"{case}: {CASES[case].work.__doc__}")
+    names = dict.fromkeys(name for figures in found.values() for r in figures for name in r)
     kinds = list(dict.fromkeys(name.split()[0] for name in names))
     for name in sorted(names, key=lambda name: kinds.index(name.split()[0])):
-        cells = []
-        for rounds in found.values():
-            values = [r[name] for r in rounds if name in r]
-            cells.append(f"{statistics.median(values):.2f}" if values else "")
+        cells = [cell([r[name] for r in figures if name in r]) for figures in found.values()]
         table.add_row(name, *cells)
     console.print(table)
 

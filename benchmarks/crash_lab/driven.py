@@ -30,6 +30,7 @@ class Driven(ABC):
     def __init__(self, python: Path) -> None:
         self._python = python
         self._used: dict[str, float] = {}
+        self._ends = ExitStack()
 
     @abstractmethod
     def _prepare(self, folder: Path, ends: ExitStack) -> dict[str, str]:

@@ -8,6 +8,7 @@ import subprocess
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
@@ -52,16 +53,18 @@ class Worker:
 
     def _read(self) -> None:
         assert self.process.stdout is not None
-        for line in self.process.stdout:
-            answer = json.loads(line)
+        try:
+            for line in self.process.stdout:
+                answer = json.loads(line)
+                with self._lock:
+                    waiting = self._waiting.pop(answer["number"])
+                waiting.set_result(answer["results"])
+        finally:  # also when it answers what cannot be read
             with self._lock:
-                waiting = self._waiting.pop(answer["number"])
-            waiting.set_result(answer["results"])
-        with self._lock:
-            self._gone = True
-            left, self._waiting = self._waiting, {}
-        for waiting in left.values():
-            waiting.set_exception(WorkerGone())
+                self._gone = True
+                left, self._waiting = self._waiting, {}
+            for waiting in left.values():
+                waiting.set_exception(WorkerGone())
 
     def ask(self, do: str, runs: Sequence[str], limit_s: float) -> list[int]:
         """Raises `TimeoutError` and `WorkerGone`."""
@@ -86,7 +89,8 @@ class Worker:
     def end(self) -> None:
         """It ends once its requests do."""
         assert self.process.stdin is not None
-        self.process.stdin.close()
+        with suppress(BrokenPipeError):  # it is gone already
+            self.process.stdin.close()
         try:
             self.process.wait(_END_S_MAX)
         except subprocess.TimeoutExpired:
@@ -98,10 +102,8 @@ class Worker:
         self._reader.join()
         for pipe in (self.process.stdin, self.process.stdout):
             assert pipe is not None
-            try:
+            with suppress(BrokenPipeError):  # what was not sent yet is gone with the worker
                 pipe.close()
-            except BrokenPipeError:
-                continue  # what was not sent yet is gone with the worker
 
 
 class Store(Protocol):
@@ -117,7 +119,7 @@ class Store(Protocol):
         """Memory in use now, by part."""
 
     def down(self) -> None:
-        """End it."""
+        """End what is up of it."""
 
 
 @dataclass(frozen=True)
@@ -149,16 +151,24 @@ class InWorker:
     python: Path
     module: str
     store: Store = field(default_factory=FileStore)
+    _ends: ExitStack = field(default_factory=ExitStack, init=False, repr=False)
 
     def up(self, folder: Path, sleep_s: float) -> None:
         self._used = 0.0
         self._log = folder / "worker.log"
         self._env = worker_environment(folder, sleep_s)
-        self._command = worker_command(self.python, self.module, self.store.up(folder))
-        self._start()
+        with ExitStack() as ends:
+            ends.callback(self.store.down)
+            self._command = worker_command(self.python, self.module, self.store.up(folder))
+            self._start()
+            ends.callback(self._end)
+            self._ends = ends.pop_all()
 
     def _start(self) -> None:
         self._worker = Worker(self._command, self._env, self._log)
+
+    def _end(self) -> None:
+        self._worker.end()
 
     def submit(self, runs: int) -> None:
         self._worker.ask("submit", run_names(runs), _SUBMIT_S_MAX)
@@ -187,10 +197,7 @@ class InWorker:
         self._worker.ask("run", [f"l{number}"], _RUN_S_MAX)
 
     def down(self) -> None:
-        try:
-            self._worker.end()
-        finally:
-            self.store.down()
+        self._ends.close()
 
 
 def run_names(runs: int) -> list[str]:

@@ -1,4 +1,5 @@
-"""The crash workload on a journal that is flushed to the disk, with nothing else: a lower limit.
+"""The crash workload on a journal that is flushed to the disk, with nothing else: the lower
+limit of those that flush.
 
 A line says that a run is accepted, or that a step of it is done with a result. Lines that come up
 together are flushed together. Its argument is the file, which is replayed first.

@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
+from benchmarks.crash_lab import requests
 from benchmarks.crash_lab.driven import Driven
 from benchmarks.crash_lab.installing import NotInstallable, python_with
 
@@ -24,7 +25,8 @@ SERVER: Final = f"io.littlehorse:littlehorse-server:{VERSION}"
 JAVA_FEATURE_MIN: Final = 25
 HEAP: Final = "1g"
 PARTITIONS: Final = 12
-AT_ONCE: Final = 250
+# Kafka's own defaults: the embedded one is set up for less.
+BROKER: Final = {"num.network.threads": "3", "num.io.threads": "8"}
 
 
 def install() -> Callable[[], LittleHorse]:
@@ -50,7 +52,7 @@ class LittleHorse(Driven):
         self._java, self._jars = java, jars
 
     def _prepare(self, folder: Path, ends: ExitStack) -> dict[str, str]:
-        self._kafka = EmbeddedKafka(folder / "kafka").start()
+        self._kafka = EmbeddedKafka(folder / "kafka", heap=HEAP, config=BROKER).start()
         ends.callback(self._kafka.stop)
         api, inner, health = map(str, free_ports(3))
         return {
@@ -72,7 +74,7 @@ class LittleHorse(Driven):
             "LHS_ADVERTISED_LISTENERS": f"PLAIN://localhost:{api}",
             "LHC_API_HOST": "localhost",
             "LHC_API_PORT": api,
-            "LHW_NUM_WORKER_THREADS": str(AT_ONCE),
+            "LHW_NUM_WORKER_THREADS": str(requests.IN_FLIGHT),
         }
 
     def _server_command(self, folder: Path) -> list[str]:  # noqa: ARG002 - told by the environment

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+from functools import partial
 from typing import Final
 
 import grpc
 from benchmarks.crash_lab import requests
 from benchmarks.crash_lab.driving import Driver, until
-from benchmarks.crash_lab.littlehorse_worker import FLOW, RESULT, TASK, register
+from benchmarks.crash_lab.littlehorse_worker import FLOW, GATE, RESULT, TASK, register
 from littlehorse import to_variable_value
 from littlehorse.model import (
     AwaitWorkflowEventRequest,
@@ -27,11 +28,12 @@ CHANNEL: Final = [("grpc.max_reconnect_backoff_ms", 500)]
 
 
 async def connected() -> LittleHorseStub:
-    """A client, once the server answers and knows step and flow."""
+    """A client, once the server answers and knows tasks and flow."""
     address = f"{os.environ['LHC_API_HOST']}:{os.environ['LHC_API_PORT']}"
     stub = LittleHorseStub(grpc.aio.insecure_channel(address, options=CHANNEL))
     await until(lambda: asyncio.to_thread(register), grpc.RpcError)
-    await until(lambda: stub.GetTaskDef(TaskDefId(name=TASK)), grpc.RpcError)
+    for task in (GATE, TASK):
+        await until(partial(stub.GetTaskDef, TaskDefId(name=task)), grpc.RpcError)
     await until(lambda: stub.GetWfSpec(WfSpecId(name=FLOW)), grpc.RpcError)
     return stub
 

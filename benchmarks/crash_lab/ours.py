@@ -8,7 +8,9 @@ import subprocess
 import sys
 import time
 import urllib.request
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Final
 
 from benchmarks.crash_lab.flow import flow
 from benchmarks.crash_lab.system import cpu_seconds, memory_mb
@@ -16,10 +18,11 @@ from examples.risk_control.processes import wait_for
 
 from dalsegno.client import Client
 from dalsegno.ops.embedded import EmbeddedKafka
+from dalsegno.ops.embedded.child import Child
 from dalsegno.ops.embedded.ports import free_ports
-from dalsegno.ops.guard import pid_in, spawn_guarded
 
 CLI = [sys.executable, "-m", "dalsegno.ops.cli"]
+_END_S_MAX: Final = 12.0
 
 
 class Dalsegno:
@@ -39,12 +42,21 @@ class Dalsegno:
     ) -> None:
         self._engines, self._partitions = engines, partitions
         self._works_on, self._concurrency = works_on, concurrency
-        self._guards: dict[str, subprocess.Popen[bytes]] = {}
+        self._children: dict[str, Child] = {}
         self._used: dict[str, float] = {}
+        self._ends = ExitStack()
 
     def up(self, folder: Path, sleep_s: float) -> None:
         self._folder = folder
-        self.kafka = EmbeddedKafka(folder / "kafka").start()
+        with ExitStack() as ends:
+            self._up(sleep_s, ends)
+            self._ends = ends.pop_all()
+
+    def _up(self, sleep_s: float, ends: ExitStack) -> None:
+        folder = self._folder
+        self.kafka = EmbeddedKafka(folder / "kafka")
+        ends.callback(self.kafka.stop)
+        self.kafka.start()
         self._env = {
             **os.environ,
             "DALSEGNO_BOOTSTRAP_SERVERS": self.kafka.bootstrap,
@@ -61,12 +73,14 @@ class Dalsegno:
             capture_output=True,
         )
         self._ports = free_ports(self._engines)
-        for number in range(self._engines):
-            self._start(f"engine-{number}")
-        self._start("worker")
+        for name in ("worker", *(f"engine-{number}" for number in range(self._engines))):
+            self._children[name] = Child(folder / f"{name}.pid")
+            ends.callback(self._children[name].end, _END_S_MAX)
+            self._start(name)
         for port in self._ports:
             wait_for(f"http://127.0.0.1:{port}/readyz")
         self.client = self._client = Client(bootstrap_servers=self.kafka.bootstrap)
+        ends.callback(self.client.close)
 
     def _start(self, name: str) -> None:
         if name == "worker":
@@ -76,24 +90,20 @@ class Dalsegno:
             port = self._ports[int(name.removeprefix("engine-"))]
             command = [*CLI, "engine", "--name", name, "--port", str(port)]
         with (self._folder / f"{name}.log").open("ab") as log:
-            self._guards[name] = spawn_guarded(
-                command, self._folder / f"{name}.pid", log, self._env
-            )
+            self._children[name].spawn(command, log, self._env)
 
     def _pid(self, name: str) -> int:
         end = time.monotonic() + 10
         while time.monotonic() < end:
-            pid = pid_in(self._folder / f"{name}.pid")
+            pid = self._children[name].pid
             if pid is not None:
                 return pid
             time.sleep(0.002)
         raise TimeoutError(f"{name} has no pid")
 
     def _kill(self, name: str) -> None:
-        pid = self._pid(name)
-        self._used[name] = self._used.get(name, 0.0) + cpu_seconds(pid)
-        os.kill(pid, 9)
-        _close(self._guards.pop(name))
+        self._used[name] = self._used.get(name, 0.0) + cpu_seconds(self._pid(name))
+        self._children[name].kill()
 
     def submit(self, runs: int) -> None:
         self._client.start_many(flow, {f"r{number}": {} for number in range(runs)})
@@ -138,16 +148,19 @@ class Dalsegno:
         if restart:
             self._start("engine-0")
 
+    def _alive(self) -> list[str]:
+        return [name for name, child in self._children.items() if child.alive]
+
     def cpu_s(self) -> dict[str, float]:
         parts = {"broker": cpu_seconds(self.kafka.pid), "engine": 0.0, "worker": 0.0}
-        for name in self._guards:
+        for name in self._alive():
             part = "worker" if name == "worker" else "engine"
             parts[part] += cpu_seconds(self._pid(name)) + self._used.get(name, 0.0)
         return parts
 
     def memory_mb(self) -> dict[str, float]:
         parts = {"broker": memory_mb(self.kafka.pid), "engine": 0.0, "worker": 0.0}
-        for name in self._guards:
+        for name in self._alive():
             parts["worker" if name == "worker" else "engine"] += memory_mb(self._pid(name))
         return parts
 
@@ -156,18 +169,4 @@ class Dalsegno:
         self._client.wait(f"l{number}", "30s")
 
     def down(self) -> None:
-        self._client.close()
-        for name, guard in self._guards.items():
-            os.kill(self._pid(name), 15)
-            try:
-                guard.wait(12)
-            except subprocess.TimeoutExpired:
-                os.kill(self._pid(name), 9)
-            _close(guard)
-        self.kafka.stop()
-
-
-def _close(guard: subprocess.Popen[bytes]) -> None:
-    guard.wait()
-    if guard.stdin is not None:
-        guard.stdin.close()
+        self._ends.close()

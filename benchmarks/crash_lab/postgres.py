@@ -6,16 +6,16 @@ import os
 import pwd
 import secrets
 import shutil
-import signal
 import subprocess
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from benchmarks.crash_lab.installing import NotInstallable
 from benchmarks.crash_lab.system import cpu_seconds, memory_mb
 
+from dalsegno.ops.embedded.child import Child
 from dalsegno.ops.embedded.ports import free_ports
 
 _VERSIONS: Final = Path("/usr/lib/postgresql")  # where Debian puts each
@@ -50,6 +50,7 @@ class Postgres:
     """
 
     folder_of_programs: Path
+    _server: Child | None = field(default=None, init=False, repr=False)
 
     def up(self, folder: Path) -> str:
         self._user = _other_user()
@@ -62,12 +63,7 @@ class Postgres:
                 shutil.chown(path, self._user)
         self._initialise(secret)
         (port,) = free_ports(1)
-        self._start(port)
-        try:
-            self._wait_ready()
-        except TimeoutError:
-            self.down()
-            raise
+        self._wait_ready(self._started(folder, port))
         return f"postgresql://{_NAME}:{password}@127.0.0.1:{port}/postgres"
 
     def _initialise(self, secret: Path) -> None:
@@ -81,33 +77,40 @@ class Postgres:
             cwd=self._data.parent,
         )
 
-    def _start(self, port: int) -> None:
+    def _started(self, folder: Path, port: int) -> Child:
         settings = {
             "port": port,
             "listen_addresses": "127.0.0.1",
             "unix_socket_directories": "",
         }
         options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
-        with (self._data.parents[1] / "postgres.log").open("ab") as log:
-            self._server = subprocess.Popen(
-                [self.folder_of_programs / "postgres", "-D", self._data, *options],
-                stdout=log,
-                stderr=log,
-                user=self._user,
-                cwd=self._data.parent,
-            )
+        command = [str(self.folder_of_programs / "postgres"), "-D", str(self._data), *options]
+        self._server = Child(folder / "postgres.pid")
+        with (folder / "postgres.log").open("ab") as log:
+            self._server.spawn([*self._as_other_user(), *command], log)
+        return self._server
 
-    def _wait_ready(self) -> None:
+    def _as_other_user(self) -> list[str]:
+        """What begins a command that is run as `_user`, in a folder which that may enter."""
+        if self._user is None:
+            return []
+        group = pwd.getpwnam(self._user).pw_gid
+        who = [f"--reuid={self._user}", f"--regid={group}", "--clear-groups"]
+        return ["env", f"--chdir={self._data.parent}", "setpriv", *who]
+
+    def _wait_ready(self, server: Child) -> None:
         """It says so itself, on the last line of its pid file."""
         state, end = self._data / "postmaster.pid", time.monotonic() + _READY_S_MAX
         while not state.exists() or state.read_text().split()[-1:] != ["ready"]:
-            if self._server.poll() is not None or time.monotonic() > end:
+            if not server.alive or time.monotonic() > end:
                 raise TimeoutError("PostgreSQL did not become ready")
             time.sleep(0.02)
 
     def _processes(self) -> list[int]:
         """The server and one per connection and task."""
-        main = self._server.pid
+        main = None if self._server is None else self._server.pid
+        if main is None:
+            return []
         children = Path(f"/proc/{main}/task/{main}/children").read_text().split()
         return [main, *map(int, children)]
 
@@ -119,9 +122,5 @@ class Postgres:
         return {"server": sum(memory_mb(pid) for pid in self._processes())}
 
     def down(self) -> None:
-        self._server.send_signal(signal.SIGINT)  # connections are cut, and it ends in order
-        try:
-            self._server.wait(_END_S_MAX)
-        except subprocess.TimeoutExpired:
-            self._server.send_signal(signal.SIGQUIT)
-            self._server.wait()
+        if self._server is not None:
+            self._server.end(_END_S_MAX)

@@ -2,35 +2,42 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import shutil
 import subprocess
-import sys
+import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Final
 
 from benchmarks.crash_lab import body
 from benchmarks.crash_lab.installing import (
     CACHE,
     NotInstallable,
+    python_with,
     worker_command,
     worker_environment,
 )
 from benchmarks.crash_lab.system import cpu_seconds, memory_mb
 
+from dalsegno.ops.embedded.child import Child
 from dalsegno.ops.embedded.ports import free_ports
 
-SERVER = "@restatedev/restate-server@1.7.12"
+SERVER: Final = "@restatedev/restate-server@1.7.12"
+_PACKAGES: Final = ("restate-sdk==1.3.0", "hypercorn==0.18.0")
+_CALL_S_MAX: Final = 120.0
+_END_S_MAX: Final = 15.0
 
 
 def install() -> Callable[[], Restate]:
     """Fetches server binary and SDK once. Raises `NotInstallable`."""
     server = CACHE / "node_modules/@restatedev/restate-server-linux-x64/bin/restate-server"
-    python = CACHE / "venv/bin/python"
     if shutil.which("npm") is None:
         raise NotInstallable("npm is not on PATH")
     CACHE.mkdir(parents=True, exist_ok=True)
@@ -38,24 +45,23 @@ def install() -> Callable[[], Restate]:
         if not server.exists():
             command = ["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", SERVER]
             subprocess.run(command, cwd=CACHE, check=True, capture_output=True)
-        if not python.exists():
-            subprocess.run([sys.executable, "-m", "venv", CACHE / "venv"], check=True)
-            packages = ["restate-sdk==1.3.0", "hypercorn"]
-            subprocess.run([python, "-m", "pip", "install", "--quiet", *packages], check=True)
     except (subprocess.CalledProcessError, OSError) as error:
         raise NotInstallable(f"installing Restate failed: {error}") from error
+    python = python_with("restate", *_PACKAGES)
     return lambda: Restate(server, python)
 
 
 def call(url: str, body_json: object, key: str = "") -> object:
     """POST JSON; an idempotency key when given. Raises `urllib.error.URLError`."""
-    headers = {"content-type": "application/json"}
-    if key:
-        headers["idempotency-key"] = key
-    request = urllib.request.Request(url, json.dumps(body_json).encode(), headers)
-    with urllib.request.urlopen(request, timeout=120) as response:
+    request = urllib.request.Request(url, json.dumps(body_json).encode(), _headers(key))
+    with urllib.request.urlopen(request, timeout=_CALL_S_MAX) as response:
         text = response.read()
         return json.loads(text) if text else None
+
+
+def _headers(key: str) -> dict[str, str]:
+    headers = {"content-type": "application/json"}
+    return {**headers, "idempotency-key": key} if key else headers
 
 
 class Restate:
@@ -66,6 +72,9 @@ class Restate:
     def __init__(self, server: Path, python: Path) -> None:
         self._binary, self._python = server, python
         self._used = {"server": 0.0, "worker": 0.0}
+        self._children: dict[str, Child] = {}
+        self._connections = threading.local()
+        self._ends = ExitStack()
 
     def up(self, folder: Path, sleep_s: float) -> None:
         self._folder = folder
@@ -78,10 +87,19 @@ class Restate:
             f"disable-telemetry = true\n[ingress]\nbind-port = {self._ports['ingress']}\n"
             f"[admin]\nbind-port = {self._ports['admin']}\n"
         )
-        self._start_server()
-        self._start_worker()
-        admin = f"http://127.0.0.1:{self._ports['admin']}"
-        self._retry(f"{admin}/deployments", {"uri": f"http://127.0.0.1:{self._ports['worker']}"})
+        self._commands = {
+            "server": [str(self._binary), "-c", str(folder / "restate.toml"), "--no-logo"],
+            "worker": worker_command(self._python, "restate_worker", str(self._ports["worker"])),
+        }
+        with ExitStack() as ends:
+            for part in self._commands:
+                self._children[part] = Child(folder / f"{part}.pid")
+                ends.callback(self._children[part].end, _END_S_MAX)
+                self._start(part)
+            admin = f"http://127.0.0.1:{self._ports['admin']}"
+            worker = f"http://127.0.0.1:{self._ports['worker']}"
+            self._retry(f"{admin}/deployments", {"uri": worker})
+            self._ends = ends.pop_all()
 
     def _retry(self, url: str, body_json: object, key: str = "", limit_s: float = 60.0) -> object:
         end = time.monotonic() + limit_s
@@ -93,15 +111,14 @@ class Restate:
                     raise
                 time.sleep(0.05)
 
-    def _start_server(self) -> None:
-        with (self._folder / "server.log").open("ab") as log:
-            command = [str(self._binary), "-c", str(self._folder / "restate.toml"), "--no-logo"]
-            self._server = subprocess.Popen(command, env=self._env, stdout=log, stderr=log)
+    def _start(self, part: str) -> None:
+        with (self._folder / f"{part}.log").open("ab") as log:
+            self._children[part].spawn(self._commands[part], log, self._env)
 
-    def _start_worker(self) -> None:
-        command = worker_command(self._python, "restate_worker", str(self._ports["worker"]))
-        with (self._folder / "worker.log").open("ab") as log:
-            self._worker = subprocess.Popen(command, env=self._env, stdout=log, stderr=log)
+    def _crash(self, part: str) -> None:
+        self._used[part] = self.cpu_s()[part]
+        self._children[part].kill()
+        self._start(part)
 
     def _url(self, path: str) -> str:
         return f"http://127.0.0.1:{self._ports['ingress']}/bench/{path}"
@@ -120,36 +137,38 @@ class Restate:
             raise AssertionError(f"unexpected results: {results[:3]}")
 
     def kill_worker(self) -> None:
-        self._used["worker"] += cpu_seconds(self._worker.pid)
-        self._worker.kill()
-        self._worker.wait()
-        self._start_worker()
+        self._crash("worker")
 
     def kill_server(self, *, restart: bool) -> None:
         if not restart:
             raise NotInstallable("one server has no standby")
-        self._used["server"] += cpu_seconds(self._server.pid)
-        self._server.kill()
-        self._server.wait()
-        self._start_server()
+        self._crash("server")
+
+    def _pids(self) -> dict[str, int]:
+        pids = {part: child.pid for part, child in self._children.items()}
+        return {part: pid for part, pid in pids.items() if pid is not None}
 
     def cpu_s(self) -> dict[str, float]:
-        return {
-            "server": self._used["server"] + cpu_seconds(self._server.pid),
-            "worker": self._used["worker"] + cpu_seconds(self._worker.pid),
-        }
+        return {part: self._used[part] + cpu_seconds(pid) for part, pid in self._pids().items()}
 
     def memory_mb(self) -> dict[str, float]:
-        return {"server": memory_mb(self._server.pid), "worker": memory_mb(self._worker.pid)}
+        return {part: memory_mb(pid) for part, pid in self._pids().items()}
 
     def run_once(self, number: int) -> None:
-        call(self._url("flow"), f"l{number}", f"l{number}")
+        """Over one connection of the calling thread."""
+        connection = getattr(self._connections, "ingress", None)
+        if connection is None:
+            connection = http.client.HTTPConnection(
+                "127.0.0.1", self._ports["ingress"], timeout=_CALL_S_MAX
+            )
+            self._connections.ingress = connection
+            self._ends.callback(connection.close)
+        run = f"l{number}"
+        connection.request("POST", "/bench/flow", json.dumps(run).encode(), _headers(run))
+        response = connection.getresponse()
+        said = response.read()
+        if response.status != http.client.OK:
+            raise AssertionError(f"{run}: {response.status} {said[:200]!r}")
 
     def down(self) -> None:
-        for process in (self._worker, self._server):
-            process.terminate()
-            try:
-                process.wait(15)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        self._ends.close()

@@ -8,18 +8,20 @@ import sys
 import hypercorn.asyncio
 import hypercorn.config
 import restate
-from benchmarks.crash_lab import body
+from benchmarks.crash_lab import body, requests
 
 service = restate.Service("bench")
+slots = asyncio.Semaphore(requests.IN_FLIGHT)
 
 
 @service.handler()
 async def flow(ctx: restate.Context, run: str) -> int:
     """Five steps in a row."""
-    await body.gate(run)
-    total = 0
-    for number in range(body.STEPS):
-        total += await ctx.run_typed(f"s{number}", body.step_body, run=run, step=number)
+    async with slots:
+        await body.gate(run)
+        total = 0
+        for number in range(body.STEPS):
+            total += await ctx.run_typed(f"s{number}", body.step_body, run=run, step=number)
     return total
 
 

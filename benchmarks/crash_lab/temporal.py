@@ -20,7 +20,7 @@ from dalsegno.ops.embedded.ports import free_ports
 
 MODULE: Final = "github.com/temporalio/cli/cmd/temporal@v1.5.1"
 SDK: Final = "temporalio==1.35.0"
-# As safe as our own log, and several times as quick as the server's own setting.
+# Each commit is flushed, and several times as quickly as by the server's own setting.
 _PRAGMAS: Final = ("journal_mode=WAL", "synchronous=FULL")
 
 

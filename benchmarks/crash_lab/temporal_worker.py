@@ -10,10 +10,10 @@ from temporalio import activity, workflow
 from temporalio.worker import Worker
 
 with workflow.unsafe.imports_passed_through():
-    from benchmarks.crash_lab import body
+    from benchmarks.crash_lab import body, requests
     from benchmarks.crash_lab.temporal_driver import FLOW, QUEUE, connected
 
-AT_ONCE: Final = 250
+AT_ONCE: Final = requests.IN_FLIGHT
 GATE_MAX: Final = timedelta(minutes=10)
 STEP_MAX: Final = timedelta(seconds=5)
 # A step whose worker died is noticed when a heartbeat is missed: the quickest of its settings.

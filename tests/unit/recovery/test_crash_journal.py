@@ -41,6 +41,10 @@ def test_recorded_steps_are_not_done_again(system: InWorker, tmp_path: Path) -> 
     assert system.memory_mb()["worker"] > 0
 
 
+def test_what_never_came_up_goes_down() -> None:
+    journal.install()().down()
+
+
 def test_a_line_that_a_kill_cut_short_is_cut_off(tmp_path: Path) -> None:
     file = tmp_path / "runs"
     assert replay(file) == {}
@@ -48,6 +52,15 @@ def test_a_line_that_a_kill_cut_short_is_cut_off(tmp_path: Path) -> None:
     file.write_bytes(whole + b'["r1", 0')
     assert replay(file) == {"r0": {0: 0}, "r1": {}}
     assert file.read_bytes() == whole
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_an_answer_that_cannot_be_read_fails_what_waits(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "import sys; sys.stdin.readline(); print('{', flush=True)"]
+    worker = Worker(command, {}, tmp_path / "log")
+    with pytest.raises(WorkerGone):
+        worker.ask("results", ["r0"], 30)
+    worker.end()
 
 
 def test_a_request_to_a_worker_that_is_gone_fails(tmp_path: Path) -> None:
