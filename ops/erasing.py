@@ -6,7 +6,7 @@ from typing import NamedTuple
 import msgspec
 
 from dalsegno.ops.kafka.engines import EngineError, Engines
-from dalsegno.ops.kafka.writer import NoKeyError, Writer
+from dalsegno.ops.kafka.writer import Writer
 from dalsegno.schemas.control import ErasedFrom, ErasureRequested
 from dalsegno.streams.core.tombstones import digest_of_id
 from dalsegno.streams.engine.forgetting import Forgets, forgets, gone_by_ms
@@ -63,14 +63,10 @@ class Place(NamedTuple):
 
 def request(settings: EngineSettings, place: Place, event: ErasureRequested) -> int:
     """Append the request under its MAC; its offset. Raises AppendError, NoKeyError."""
-    key_id = settings.signing_key
-    if not key_id:
-        raise NoKeyError
+    writer = Writer(settings)
     signer = Signer(settings.topics.events, place.partitions, settings.keyring)
-    record = signer.record(event, key_id)
-    return Writer(settings).append(
-        record.topic, place.number, record.key, record.value, record.headers
-    )
+    record = signer.record(event, writer.key(place.number))
+    return writer.append(record.topic, place.number, record.key, record.value, record.headers)
 
 
 def undated(settings: EngineSettings, looked: Looked) -> list[Forgets]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from dalsegno.ops.archived import open_archive
 from dalsegno.ops.kafka.engines import Engines
 from dalsegno.ops.kafka.reader import Reader
-from dalsegno.ops.kafka.writer import NoKeyError, Writer
+from dalsegno.ops.kafka.writer import Writer
 from dalsegno.ops.run_view import Fields
 from dalsegno.schemas import codec, headers
 from dalsegno.schemas.control import RunRestored
@@ -104,11 +104,9 @@ def _restored(left: Left, parts: bytes) -> RunRestored:
 
 def append(settings: EngineSettings, run_id: str, event: RunRestored) -> int:
     """Appends it under its MAC; returns its offset. Raises `AppendError`, `NoKeyError`."""
-    key_id = settings.signing_key
-    if not key_id:
-        raise NoKeyError
     topic, value = settings.topics.events, codec.encode(event)
     with Reader(settings) as reader:
         number = partition_for(run_id, reader.partitions(topic))
-    mac = settings.keyring.sign(key_id, topic, number, value)
-    return Writer(settings).append(topic, number, run_id.encode(), value, [(headers.MAC, mac)])
+    writer = Writer(settings)
+    mac = settings.keyring.sign(writer.key(number), topic, number, value)
+    return writer.append(topic, number, run_id.encode(), value, [(headers.MAC, mac)])

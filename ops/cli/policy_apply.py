@@ -47,6 +47,8 @@ def apply(
     print_table(("partition", "setting", "before", "after"), rows, "nothing changes")
     if not changed or not (yes or typer.confirm("append this to the log?")):
         return
+    # First: signed by what is in force until now, and what fails here is seen as a change again.
+    _to_faults(settings, {each.partition: wanted[each.partition] for each in changed})
     append_each(
         settings,
         [
@@ -59,7 +61,6 @@ def apply(
             for each in changed
         ],
     )
-    _to_faults(settings, {each.partition: wanted[each.partition] for each in changed})
     print(f"appended to {len(changed)} partition(s)")
 
 
@@ -93,8 +94,9 @@ def _check(settings: EngineSettings, policy: Policy) -> None:
         )
     if policy.mac_keys and settings.signing_key not in policy.mac_keys:
         raise Refused(
-            f"MAC key {settings.signing_key!r} signs, here and in engines of the same settings, "
-            "and is not in the list: nothing that it signs would be taken any more"
+            f"MAC key {settings.signing_key!r} is the first in DALSEGNO_MAC_KEYS and not in the "
+            "list: what engines sign with it until they have read this policy would be put aside; "
+            "put a key of the list first everywhere, restart the engines, then repeat"
         )
     named = (*policy.schemas, *(each.fingerprint for each in policy.registry_ids))
     unknown = [s.hex() for s in named if s not in registry().by_fingerprint]

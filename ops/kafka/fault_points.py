@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 
 from dalsegno.ops.kafka.reader import Reader
-from dalsegno.ops.kafka.writer import NoKeyError, Writer
+from dalsegno.ops.kafka.writer import Writer
 from dalsegno.schemas import codec, headers
 from dalsegno.schemas.control import ControlEvent, PartitionControl
 from dalsegno.schemas.faults import FaultPointSet, HandAction, PointControl
@@ -87,10 +87,10 @@ def steer(
 
 
 def append_to_faults(settings: EngineSettings, event: ControlEvent) -> None:
-    """A control event on the faults topic, under its MAC."""
-    key_id = settings.signing_key
-    if not key_id:
-        raise NoKeyError
+    """A control event on the faults topic, under its MAC: its partitions have the policy of those
+    of the events.
+    """
+    writer = Writer(settings)
     topic, value = settings.topics.faults, codec.encode(event)
     if isinstance(event, PointControl):
         key = event.fault_point.encode()
@@ -99,5 +99,5 @@ def append_to_faults(settings: EngineSettings, event: ControlEvent) -> None:
     else:
         assert isinstance(event, PartitionControl), "of a point, or of a partition"
         partition, key = event.partition, b"%d" % event.partition
-    mac = settings.keyring.sign(key_id, topic, partition, value)
-    Writer(settings).append(topic, partition, key, value, [(headers.MAC, mac)])
+    mac = settings.keyring.sign(writer.key(partition), topic, partition, value)
+    writer.append(topic, partition, key, value, [(headers.MAC, mac)])

@@ -4,11 +4,15 @@ from collections.abc import Iterable, Sequence
 
 from confluent_kafka import KafkaError, Message, Producer
 
+from dalsegno.ops.kafka.reader import Reader
+from dalsegno.ops.kafka.signing import NoKeyError, key_in_force
 from dalsegno.schemas import codec, headers
 from dalsegno.schemas.control import PartitionControl, RunControl
 from dalsegno.streams.client.refused import Complaints, connect, raise_if_no_right
 from dalsegno.streams.engine.security import librdkafka_options
 from dalsegno.streams.engine.settings import EngineSettings
+
+__all__ = ["AppendError", "NoKeyError", "Signed", "Writer"]
 
 _DELIVERY_S = 30
 _FULL_S = 0.1
@@ -20,18 +24,12 @@ class AppendError(Exception):
     """A record was not acknowledged: it may or may not be in the log. Repeating is safe."""
 
 
-class NoKeyError(Exception):
-    """Control kinds need a MAC, and the settings have no key to make one."""
-
-    def __init__(self) -> None:
-        super().__init__("no MAC key: set DALSEGNO_MAC_KEYS as `id:hex` (as the engines have it)")
-
-
 class Writer:
     """An idempotent producer; every append names its partition."""
 
     def __init__(self, settings: EngineSettings) -> None:
         self._settings = settings
+        self._keys: dict[int, str] = {}
         self._complaints = Complaints()
         self._options = {
             **librdkafka_options(settings),
@@ -112,20 +110,28 @@ class Writer:
         why = failures[0].str() if failures else "no acknowledgement in time"
         raise AppendError(f"{topic}[{partition}]: {why}; check the brokers and repeat")
 
-    def signed(self, partition: int, event: RunControl) -> Signed:
-        """A control event about a run, under its MAC. Raises NoKeyError."""
-        key_id = self._settings.signing_key
-        if not key_id:
+    def key(self, partition: int) -> str:
+        """The MAC key that signs for a partition, see `key_in_force`: looked up once.
+
+        Raises NoKeyError, ReadError, BrokerRefused.
+        """
+        if not self._settings.mac_keys:
             raise NoKeyError
+        if partition not in self._keys:
+            with Reader(self._settings) as reader:
+                self._keys[partition] = key_in_force(self._settings, reader, partition)
+        return self._keys[partition]
+
+    def signed(self, partition: int, event: RunControl) -> Signed:
+        """A control event about a run, under its MAC. Raises as `key`."""
+        key_id = self.key(partition)
         value = codec.encode(event)
         mac = self._settings.keyring.sign(key_id, self._settings.topics.events, partition, value)
         return event.run_id.encode(), value, ((headers.MAC, mac),)
 
     def append_control(self, event: PartitionControl) -> None:
-        """A control event about one partition, under its MAC. Raises AppendError, NoKeyError."""
-        key_id = self._settings.signing_key
-        if not key_id:
-            raise NoKeyError
+        """A control event about one partition, under its MAC. Raises AppendError, and as `key`."""
+        key_id = self.key(event.partition)
         topic, value = self._settings.topics.events, codec.encode(event)
         mac = self._settings.keyring.sign(key_id, topic, event.partition, value)
         self.append(topic, event.partition, b"%d" % event.partition, value, [(headers.MAC, mac)])

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from dalsegno.ops.kafka.reader import Reader, ReadError
-from dalsegno.ops.kafka.writer import AppendError, NoKeyError, Writer
+from dalsegno.ops.kafka.writer import AppendError, Writer
 from dalsegno.ops.people.keys import SigningKey
 from dalsegno.schemas import codec, headers, values
 from dalsegno.schemas.control import DecisionMade, DecisionType
@@ -88,10 +88,8 @@ class Decider:
     def append(
         self, target: Target, decision: DecisionType, reason: str, *, ops: bytes, bulk_id: str = ""
     ) -> int:
-        """Appends one decision; returns its offset. Raises AppendError, NoKeyError."""
-        mac_key = self._settings.signing_key
-        if not mac_key:
-            raise NoKeyError
+        """Appends one decision; returns its offset. Raises AppendError, and as `Writer.key`."""
+        mac_key = self._writer.key(target.partition)
         event = DecisionMade(
             source="cli",
             sent_at_ms=time.time_ns() // 1_000_000,
@@ -125,8 +123,10 @@ class Decider:
     ) -> Round:
         """Each on its own: what stops it half-way takes nothing away from the rest.
 
-        Raises NoKeyError.
+        Raises as `Writer.key`, before anything is appended.
         """
+        for partition in sorted({target.partition for target in targets}):
+            self._writer.key(partition)
         done = Round([], [], list(targets))
         appended: dict[tuple[int, int], Target] = {}
         try:

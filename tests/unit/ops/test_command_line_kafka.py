@@ -110,7 +110,7 @@ def test_a_policy_that_would_shut_its_own_signer_out_is_refused(
     file = tmp_path / "policy.toml"
     file.write_text('mac_keys = ["k2"]')
     assert app.run(["policy", "apply", str(file), "--yes"]) == ExitCode.REFUSED
-    assert "'k1' signs" in capsys.readouterr().err
+    assert "'k1' is the first" in capsys.readouterr().err
     file.write_text('mac_keys = ["k1", "k2"]')
     assert app.run(["policy", "apply", str(file), "--yes"]) == ExitCode.OK
 
