@@ -124,16 +124,18 @@ class Client:
 
         The same id with the same flow and inputs is the same start, however often it is sent.
         `traceparent` (W3C) goes along to every handoff. Whether the service accepts the start,
-        `wait` tells, or `timeout`, which is for the whole call and all parts of a large plan: it
-        raises `RunRefused`, or `WaitTimeout` (the start stands).
+        `wait` tells, or `timeout`, which is for the answer and all parts of a large plan, counted
+        from the call: it raises `RunRefused`, or `WaitTimeout` (the start stands). It does not
+        shorten the delivery, which ends in `DeliveryFailed` after `delivery_timeout_ms` (30 s).
         Raises `FlowError`, `ValueRefusedError` for inputs that no context holds, `FieldRefused`
         for those that are not what the flow's context schema says.
         """
         started, began_s = run_id or new_run_id(), time.monotonic()
+        given_s = None if timeout is None else to_s(timeout, "timeout")
         self.start_many(flow, {started: inputs}, traceparent=traceparent, risk_flags=risk_flags)
-        if timeout is not None:
-            left_s = to_s(timeout, "timeout") - (time.monotonic() - began_s)
-            self._outcomes.wait_started(started, max(0.0, left_s))
+        if given_s is not None:
+            left_s = given_s - (time.monotonic() - began_s)
+            self._outcomes.wait_started(started, max(0.0, left_s), given_s)
         return started
 
     def start_many(

@@ -21,7 +21,8 @@ def cluster_of(config: ClientConfig) -> str:
     properties = {**config.connection(f"{config.prefix}-cluster"), "error_cb": complaints}
     client = connect(AdminClient, properties)
     try:
-        found = client.list_topics(timeout=config.request_timeout_ms / 1_000)
+        # One topic is named, as without a name the answer has every topic of the cluster.
+        found = client.list_topics(config.topics.events, timeout=config.request_timeout_ms / 1_000)
     except KafkaException as error:
         client.poll(_HEARD_S)  # what librdkafka has to say is heard here
         if (refusal := complaints.refusal(properties)) is not None:

@@ -146,8 +146,9 @@ class Outcomes:
 
         return self._wait(run_id, seen, timeout_s, "the run has not ended")[0]
 
-    def wait_started(self, run_id: str, timeout_s: float) -> None:
+    def wait_started(self, run_id: str, timeout_s: float, given_s: float | None = None) -> None:
         """The service has taken the start of this run, every part of it, or has it already.
+        `given_s`: what the caller gave for the whole of it, by default `timeout_s`.
 
         Raises `RunRefused`, `WaitTimeout`.
         """
@@ -158,7 +159,7 @@ class Outcomes:
             taken = RunStarted.__name__ in told.replies and len(told.extended) >= told.parts - 1
             return told.ended is not None or taken or None
 
-        self._wait(run_id, seen, timeout_s, "no answer to its start")
+        self._wait(run_id, seen, timeout_s, "no answer to its start", given_s)
 
     def told(self, run_id: str) -> RunResult | None:
         """What `wait_own` would return if anything has been told by now."""
@@ -223,7 +224,12 @@ class Outcomes:
         return told
 
     def _wait(
-        self, run_id: str, seen: Callable[[_Told], R | None], timeout_s: float, waiting_for: str
+        self,
+        run_id: str,
+        seen: Callable[[_Told], R | None],
+        timeout_s: float,
+        waiting_for: str,
+        given_s: float | None = None,
     ) -> R:
         found: list[R] = []
 
@@ -235,7 +241,8 @@ class Outcomes:
 
         with self._changed:
             if not self._changed.wait_for(look, timeout_s):
-                raise WaitTimeout(f"run {run_id!r}: {waiting_for} within {timeout_s:g} s")
+                said_s = timeout_s if given_s is None else given_s
+                raise WaitTimeout(f"run {run_id!r}: {waiting_for} within {said_s:g} s")
         return found[0]
 
 

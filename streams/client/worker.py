@@ -118,10 +118,11 @@ class Worker:
             if name is not None:
                 await self._sessions(name)
         finally:
-            try:
-                await run_stop_hooks(self._stop_hooks, self._settings.stop_timeout_ms / 1_000)
-            finally:
-                if name is not None:
+            # Without a name no body has run, and whoever has it may share what the hooks close.
+            if name is not None:
+                try:
+                    await run_stop_hooks(self._stop_hooks, self._settings.stop_timeout_ms / 1_000)
+                finally:
                     name.release()
 
     async def _named(self) -> WorkerName | None:

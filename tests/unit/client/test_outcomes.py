@@ -83,17 +83,17 @@ def test_a_start_in_parts_is_taken_once_every_part_is() -> None:
 
 
 def test_the_time_of_a_start_is_for_the_whole_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    waits: list[float] = []
+    waits: list[tuple[float, float]] = []
     now_s = iter((100.0, 104.0, 200.0, 299.0))
     client = Client(bootstrap_servers="127.0.0.1:1")
     monkeypatch.setattr(Client, "start_many", lambda *_, **__: ["r"])
-    monkeypatch.setattr(client._outcomes, "wait_started", lambda _, left_s: waits.append(left_s))
+    monkeypatch.setattr(client._outcomes, "wait_started", lambda _, *s: waits.append(s))
     monkeypatch.setattr(
         "dalsegno.streams.client.client.time", SimpleNamespace(monotonic=lambda: next(now_s))
     )
     for _ in range(2):
         client.start(Flow("f"), {}, run_id="r", timeout="10s")
-    assert waits == [6.0, 0.0]
+    assert waits == [(6.0, 10.0), (0.0, 10.0)]
     client.close()
 
 
@@ -124,6 +124,8 @@ def test_a_start_is_taken_refused_or_not_answered() -> None:
 
 
 def test_no_answer_in_time_is_a_timeout() -> None:
+    with pytest.raises(WaitTimeout, match="no answer to its start within 10 s"):
+        begun().wait_started("r", 0, 10)
     with pytest.raises(WaitTimeout, match="not ended within 0 s"):
         begun().wait_own("r", 0)
 
