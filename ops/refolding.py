@@ -36,8 +36,8 @@ def parts_from_events(
 ) -> bytes:
     """The parts of one run. The archive is only asked where the log lacks its first events.
 
-    Raises `NotRefoldedError`, `ArchiveGap`, `ArchiveError`, `SegmentCorrupt`, `RecordsCorrupt`,
-    `ReadError`, `NoKeyError`.
+    Raises `NotRefoldedError`, `ArchiveGap` (`NoArchive`), `ArchiveError`, `SegmentCorrupt`,
+    `RecordsCorrupt`, `ReadError`, `NoKeyError`.
     """
     topic = settings.topics.events
     with ExitStack() as stack:
@@ -58,8 +58,8 @@ def parts_from_events(
     if run_id not in found:
         raise NotRefoldedError(
             f"run {run_id}: the fold of partition {number} never has the state that it left with"
-            " (another digest). Either records were erased from the archive, or the settings lack"
-            " a MAC key that some were signed with"
+            " (another digest). For example, records were erased from the archive, or the settings"
+            " lack a MAC key that some were signed with"
         )
     return found[run_id]
 

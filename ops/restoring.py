@@ -30,11 +30,14 @@ class Here(NamedTuple):
 
 
 class Left(NamedTuple):
-    """How a run left for the archive: the segment that has it, and the digest of its parts."""
+    """How a run left for the archive: the segment that has it, the digest of its parts, and when
+    (Unix ms).
+    """
 
     run_id: str
     segment: str
     digest: bytes
+    at_ms: int
 
 
 Source = Callable[[Left], bytes]
@@ -49,30 +52,50 @@ class NotBackError(Exception):
     """What was fetched is in the log, and the run is not back yet."""
 
 
+class LeftAgainError(Exception):
+    """The run was back, and left with another state than the one that was fetched."""
+
+
 def restore(settings: EngineSettings, run_id: str, limit_s: float, source: Source) -> Here:
     """Take the run's state from where `source` has it, append it, and wait until the run is back.
 
-    Raises `AppendError`, `NoKeyError`, `NotBackError`, what asking the engines raises, and what
-    `source` does.
+    Raises `AppendError`, `NoKeyError`, `NotBackError`, `LeftAgainError`, what asking the engines
+    raises, and what `source` does.
     """
+    run = Engines.find(settings).run(run_id)
+    left = _left(run_id, run)
+    if left is None:
+        return _here(run, brought=False)
+    parts = source(left)
+    # That may have taken hours: other engines may be there, and the run may have been back.
     engines = Engines.find(settings)
     run = engines.run(run_id)
-    archived = run.get("archived")
-    if not isinstance(archived, dict):
-        return _here(run, brought=False)
-    left = Left(run_id, str(archived["segment"]), bytes.fromhex(str(archived["digest"])))
-    append(settings, run_id, _restored(left, source(left)))
+    now = _left(run_id, run)
+    if now is None:
+        return _here(run, brought=True)
+    if now.digest != left.digest:
+        raise LeftAgainError(f"run {run_id} has been back and has left with another state: repeat")
+    append(settings, run_id, _restored(now, parts))
     limit = time.monotonic() + limit_s
     while time.monotonic() < limit:
         run = engines.run(run_id)
-        again = run.get("archived")
+        again = _left(run_id, run)
         # One that has left again meanwhile has been here.
-        if not isinstance(again, dict) or again["archived_ms"] != archived["archived_ms"]:
+        if again is None or again.at_ms != now.at_ms:
             return _here(run, brought=True)
         time.sleep(_LOOK_S)
     raise NotBackError(
         f"run {run_id}: its state is in the log, and no engine has taken it within {limit_s:.0f} s"
     )
+
+
+def _left(run_id: str, run: Fields) -> Left | None:
+    """How the run left, by an engine's view of it; None if it is here."""
+    found = run.get("archived")
+    if not isinstance(found, dict):
+        return None
+    digest = bytes.fromhex(str(found["digest"]))
+    return Left(run_id, str(found["segment"]), digest, int(found["archived_ms"]))
 
 
 def _here(run: Fields, *, brought: bool) -> Here:

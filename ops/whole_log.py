@@ -16,6 +16,10 @@ class ArchiveGap(Exception):  # noqa: N818 - what it is
     """The archive lacks events of a partition, so no history can be folded from it."""
 
 
+class NoArchive(ArchiveGap):
+    """The log has lost its first events, and the settings name no archive that may have them."""
+
+
 def end_of(chain: Sequence[Manifest]) -> int:
     """The first offset that a chain of segments does not hold."""
     return chain[-1].last_offset + 1 if chain else 0
@@ -33,8 +37,8 @@ def whole_log(
     """Events of partition `number`: those of the chain, then those that only Kafka has. What was
     erased comes as a record that is read already.
 
-    Raises `ArchiveGap` where neither has an event, `ArchiveError`, `SegmentCorrupt`,
-    `RecordsCorrupt`, `ReadError`.
+    Raises `ArchiveGap` where neither has an event (`NoArchive` without one set), `ArchiveError`,
+    `SegmentCorrupt`, `RecordsCorrupt`, `ReadError`.
     """
     position = 0
     for manifest in chain:
@@ -49,6 +53,11 @@ def whole_log(
     topic = settings.topics.events
     end = end_of(chain)
     low, _ = reader.bounds(topic, number)
+    if low > end and not settings.archive.enabled:
+        raise NoArchive(
+            f"partition {number}: Kafka has no events before {low}, and no archive is set: set "
+            "DALSEGNO_ARCHIVE_BUCKET as the engines have it"
+        )
     if low > end:
         raise ArchiveGap(f"partition {number}: events {end} to {low - 1} are nowhere")
     for record in reader.read(topic, number, end, progress=progress):

@@ -25,6 +25,7 @@ def archive_settings() -> EngineSettings:
 def told() -> Iterator[None]:
     """Failures of the archive, each in one line with its exit code."""
     from dalsegno.ops.archived import ArchiveGap
+    from dalsegno.ops.whole_log import NoArchive
     from dalsegno.storage.archive.objects import ArchiveError, Trouble
     from dalsegno.storage.archive.records import RecordsCorrupt
     from dalsegno.storage.archive.segment import SegmentCorrupt
@@ -36,6 +37,8 @@ def told() -> Iterator[None]:
             raise Unavailable(str(error)) from error
         if error.trouble is Trouble.DENIED:
             raise Refused(str(error)) from error
+        raise UsageFault(str(error)) from error
+    except NoArchive as error:
         raise UsageFault(str(error)) from error
     except (ArchiveGap, RecordsCorrupt, SegmentCorrupt) as error:
         raise CommandError(str(error)) from error

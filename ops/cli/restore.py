@@ -30,7 +30,7 @@ def restore(
     """
     from dalsegno.ops.kafka.writer import AppendError
     from dalsegno.ops.refolding import NotRefoldedError
-    from dalsegno.ops.restoring import NotBackError, StateLostError
+    from dalsegno.ops.restoring import LeftAgainError, NotBackError, StateLostError
 
     try:
         with told():
@@ -41,7 +41,7 @@ def restore(
         ) from error
     except NotRefoldedError as error:
         raise CommandError(str(error)) from error
-    except (AppendError, NotBackError) as error:
+    except (AppendError, NotBackError, LeftAgainError) as error:
         raise Unavailable(str(error)) from error
     if json:
         print_json({"run_id": run_id, **found._asdict()})

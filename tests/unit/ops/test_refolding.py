@@ -13,9 +13,12 @@ from tests.unit.core.test_layouts import later_release
 from tests.unit.ops.test_verifying import SETTINGS, archive_of
 from tests.unit.people.asking import failed
 
-from dalsegno.ops import refolding
+from dalsegno.ops import refolding, restoring
+from dalsegno.ops.cli.archive_open import told
+from dalsegno.ops.cli.failures import UsageFault
 from dalsegno.ops.kafka.reader import LogRecord
 from dalsegno.ops.refolding import NotRefoldedError, parts_from_events, refold
+from dalsegno.ops.restoring import Here, Left, LeftAgainError, restore
 from dalsegno.ops.whole_log import ArchiveGap
 from dalsegno.schemas import codec, headers
 from dalsegno.schemas.control import ArchiveConfirmed, RunControl, RunRestored
@@ -159,7 +162,7 @@ def test_events_come_from_the_log_while_it_has_them_all_and_else_from_the_archiv
     with pytest.raises(ArchiveGap, match="events 4 to 4 are nowhere"):
         parts_from_events(SETTINGS, "r", lost.digest)
     unarchived = EngineSettings(mac_keys="k:" + "00" * 32)
-    with pytest.raises(ArchiveGap, match="events 0 to 4 are nowhere"):
+    with pytest.raises(UsageFault, match=r"no events before 5.*DALSEGNO_ARCHIVE_BUCKET"), told():
         parts_from_events(unarchived, "r", lost.digest)
 
 
@@ -178,3 +181,55 @@ def test_rules_that_this_code_does_not_know_are_said(monkeypatch: pytest.MonkeyP
 def _kept(each: RawEvent) -> Kept:
     named = tuple((name.encode(), value or b"") for name, value in each.headers)
     return Kept(each.offset, each.timestamp, each.key, each.value, named)
+
+
+class Asked:
+    """Engines that tell of one run, one answer after the other; found as often as counted."""
+
+    def __init__(self, *answers: dict[str, object]) -> None:
+        self.answers = list(answers)
+        self.found = 0
+
+    def find(self, _settings: EngineSettings) -> Asked:
+        self.found += 1
+        return self
+
+    def run(self, _run_id: str) -> dict[str, object]:
+        return self.answers.pop(0)
+
+
+def gone(digest: str, at_ms: int) -> dict[str, object]:
+    archived = {"segment": "s", "digest": digest, "archived_ms": at_ms}
+    return {"kind": "archived", "archived": archived}
+
+
+BACK: dict[str, object] = {"kind": "run", "state": "waiting"}
+
+
+@pytest.mark.parametrize(
+    ("answers", "appended"),
+    [
+        ((gone("aa", 1), gone("aa", 1), BACK), 1),
+        ((gone("aa", 1), gone("aa", 2), BACK), 1),
+        ((gone("aa", 1), BACK), 0),
+        ((gone("aa", 1), gone("bb", 2)), 0),
+    ],
+)
+def test_a_run_that_moved_while_it_was_folded_is_left_as_it_is(
+    answers: tuple[dict[str, object], ...], appended: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engines, sent = Asked(*answers), []
+    monkeypatch.setattr(restoring, "Engines", engines)
+    monkeypatch.setattr(restoring, "append", lambda *each: sent.append(each))
+
+    def source(left: Left) -> bytes:
+        assert left.digest == b"\xaa"
+        return b"parts"
+
+    if answers[-1] is BACK:
+        assert restore(SETTINGS, "r", 5, source) == Here("run", "waiting", brought=True)
+    else:
+        with pytest.raises(LeftAgainError, match="repeat"):
+            restore(SETTINGS, "r", 5, source)
+    assert len(sent) == appended
+    assert engines.found == 2, "those that were there before the fold may be gone"
