@@ -61,11 +61,11 @@ class _Marking(ast.NodeTransformer):
     def visit_If(self, node: ast.If) -> ast.AST:
         self.generic_visit(node)
         if _breaks(node):
-            node.test = self._marked(node.test)
+            node.test = self._marked(node.lineno, node.test)
         return node
 
-    def _marked(self, condition: ast.expr) -> ast.expr:
-        place = f"{self._file}: {ast.unparse(condition)}"
+    def _marked(self, line: int, condition: ast.expr) -> ast.expr:
+        place = f"{self._file}:{line}: {ast.unparse(condition)}"
         self.places.append(place)
         call = ast.Call(ast.Name(MARK, ast.Load()), [ast.Constant(place)], [])
         if isinstance(condition, ast.BoolOp) and isinstance(condition.op, ast.And):

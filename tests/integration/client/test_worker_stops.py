@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -82,21 +83,32 @@ class Stopped:
         assert time.monotonic() - began_s < STOP_S_MAX, said[-3_000:]
         return code, said
 
-    def close(self) -> None:
-        self.process.kill()
-        self.process.wait()
+    def back(self) -> None:
+        """The broker answers again."""
         if self.broker.alive:
             os.kill(self.broker.pid, signal.SIGCONT)
         else:
             self.broker.start()
-        self.lab.close()
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def close(self) -> None:
+        with ExitStack() as ends:
+            ends.callback(self.lab.close)
+            ends.callback(self.kill)
+            self.back()
 
 
 @pytest.fixture
 def stopped(broker: EmbeddedKafka, fresh_prefix: str, tmp_path: Path) -> Iterator[Stopped]:
     made = Stopped(broker, fresh_prefix, tmp_path)
-    yield made
-    made.close()
+    try:
+        yield made
+    finally:
+        made.close()
 
 
 @pytest.mark.parametrize("killed", [False, True], ids=["frozen", "killed"])
@@ -129,7 +141,8 @@ def test_a_report_that_the_broker_takes_before_the_end_is_not_lost(stopped: Stop
     stopped.finish()
     wait_for("the body's end", lambda: "done r 1" in stopped.lines())
     stopped.process.terminate()
-    os.kill(stopped.broker.pid, signal.SIGCONT)
+    wait_for("the stop", lambda: "told to stop" in stopped.lines())
+    stopped.back()
     assert stopped.term()[0] == 0
     stopped.lab.wait_kinds("r", "StepStarted", "StepCompleted")
 

@@ -2,7 +2,7 @@
 
 Its step has three effects, each a line in the ledger; after effect number `crash after` of an
 attempt of epoch 1 the process kills itself, before the confirmation of the next. `held` waits for
-ever, `gated` until there is a file beside the ledger.
+ever, `gated` until there is a file beside the ledger. A stop that is taken has a line there too.
 """
 
 from __future__ import annotations
@@ -57,6 +57,14 @@ async def gated(ctx: Context) -> dict[str, object]:
     return {"x": 1}
 
 
+class Telling(Worker):
+    """Writes down that it was told to stop, once it knows."""
+
+    def stop(self) -> None:
+        super().stop()
+        write("told to stop")
+
+
 if __name__ == "__main__":
     lease_ms = int(sys.argv[5])
     settings = WorkerConfig(
@@ -66,6 +74,6 @@ if __name__ == "__main__":
         stop_timeout_ms=2_000,
     )
     name = f"{sys.argv[2]}-w"
-    Worker(
+    Telling(
         [flow], bootstrap_servers=sys.argv[1], prefix=sys.argv[2], name=name, settings=settings
     ).run()

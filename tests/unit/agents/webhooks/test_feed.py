@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,9 +16,12 @@ from dalsegno.streams.engine.settings import EngineSettings
 
 
 class Client:
-    """A consumer whose commit takes its time; `broke`: it was closed meanwhile."""
+    """A consumer whose commit takes its time; `broke`: it was closed meanwhile. `ended`: it is
+    closed, or that waits.
+    """
 
     def __init__(self) -> None:
+        self.ended = threading.Event()
         self.commits, self.goes_on = threading.Event(), threading.Event()
         self.closed = self.broke = False
 
@@ -28,9 +32,12 @@ class Client:
 
     def close(self) -> None:
         self.closed = True
+        self.ended.set()
 
 
-async def test_one_is_not_closed_under_a_commit_that_was_given_up() -> None:
+async def test_one_is_not_closed_under_a_commit_that_was_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """It would take the process with it."""
     feed, client = Feed(EngineSettings(bootstrap_servers="127.0.0.1:1"), "desk"), Client()
     feed._consumer = client  # type: ignore[assignment]
@@ -38,12 +45,16 @@ async def test_one_is_not_closed_under_a_commit_that_was_given_up() -> None:
     await asyncio.to_thread(client.commits.wait, 60)
     saving.cancel()
     await asyncio.gather(saving, return_exceptions=True)
+
+    class Saved(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            client.ended.set()
+            return super().wait(timeout)
+
+    events = SimpleNamespace(Event=Saved)
+    monkeypatch.setattr("dalsegno.streams.agents.webhooks.feed.threading", events)
     closing = asyncio.create_task(feed.close())
-    for _ in range(5):
-        await asyncio.sleep(0)
-    # Behind whatever its thread was told: this ends at once where nothing waits for the commit.
-    behind = asyncio.create_task(feed._thread.run(lambda: None))
-    await asyncio.wait([behind], timeout=0.2)
+    await asyncio.to_thread(client.ended.wait, 60)
     client.goes_on.set()
     await closing
     assert client.closed
