@@ -7,7 +7,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from dalsegno.ops.kafka.reader import Reader
 from dalsegno.ops.kafka.signing import NoKeyError, key_in_force
 from dalsegno.schemas import codec, headers
-from dalsegno.schemas.control import PartitionControl, RunControl
+from dalsegno.schemas.control import PartitionControl, PolicySet, RunControl
 from dalsegno.streams.client.refused import Complaints, connect, raise_if_no_right
 from dalsegno.streams.engine.security import librdkafka_options
 from dalsegno.streams.engine.settings import EngineSettings
@@ -135,3 +135,7 @@ class Writer:
         topic, value = self._settings.topics.events, codec.encode(event)
         mac = self._settings.keyring.sign(key_id, topic, event.partition, value)
         self.append(topic, event.partition, b"%d" % event.partition, value, [(headers.MAC, mac)])
+        if isinstance(event, PolicySet):
+            # From here on its list counts, which no checkpoint has yet.
+            next_key = self._settings.signing_key_in(event.policy.mac_keys)
+            self._keys[event.partition] = next_key or key_id

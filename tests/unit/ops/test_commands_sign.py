@@ -103,6 +103,20 @@ def test_a_writer_signs_with_it_and_looks_once(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(Writer, "append", append)
     console = Writer(SETTINGS)
     for number in (1, 2):
-        console.append_control(PolicySet(partition=0, number=number, policy=Policy()))
+        policy = Policy(mac_keys=("k2",))
+        console.append_control(PolicySet(partition=0, number=number, policy=policy))
     assert [mac.partition(b":")[0] for mac in signed] == [b"k2", b"k2"]
     assert changelog.read_from == [0]
+
+
+def test_behind_a_policy_that_it_appends_a_writer_signs_by_that_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As where runs are brought into an empty cluster, with the policy that they had."""
+    monkeypatch.setattr(writer, "Reader", lambda _: Changelog())
+    monkeypatch.setattr(Writer, "append", lambda *_: 0)
+    console = Writer(SETTINGS)
+    assert console.key(0) == "k1"
+    policy = Policy(mac_keys=("k2",))
+    console.append_control(PolicySet(partition=0, number=1, policy=policy))
+    assert console.key(0) == "k2"
