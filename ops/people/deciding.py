@@ -13,6 +13,7 @@ from dalsegno.ops.people.keys import SigningKey
 from dalsegno.schemas import codec, headers, values
 from dalsegno.schemas.control import DecisionMade, DecisionType
 from dalsegno.schemas.outputs import DeadLetter, Escalation, Outcome, Transition
+from dalsegno.streams.client.refused import BrokerRefused
 from dalsegno.streams.engine.settings import EngineSettings
 
 _LOOK_S = 0.2
@@ -64,7 +65,7 @@ class Round:
     verdicts: list[Verdict]
     unheard: list[Target]
     unsent: list[Target]
-    failure: NoOutcomeError | AppendError | ReadError | None = None
+    failure: NoOutcomeError | AppendError | ReadError | BrokerRefused | None = None
 
 
 def operations(fields: Mapping[str, values.Value]) -> bytes:
@@ -134,11 +135,11 @@ class Decider:
                 offset = self.append(target, decision, reason, ops=ops, bulk_id=bulk_id)
                 appended[target.partition, offset] = target
                 done.unsent.pop(0)
-        except AppendError as error:
+        except (AppendError, BrokerRefused) as error:
             done.failure = error
         try:
             done.verdicts.extend(self.await_verdicts(appended, limit_s))
-        except (NoOutcomeError, ReadError) as error:
+        except (NoOutcomeError, ReadError, BrokerRefused) as error:
             done.failure = done.failure or error
         heard = {verdict.escalation_id for verdict in done.verdicts}
         done.unheard = [t for t in appended.values() if t.escalation_id not in heard]
