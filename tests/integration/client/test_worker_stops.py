@@ -141,7 +141,7 @@ def test_a_report_that_the_broker_takes_before_the_end_is_not_lost(stopped: Stop
     stopped.finish()
     wait_for("the body's end", lambda: "done r 1" in stopped.lines())
     stopped.process.terminate()
-    wait_for("the stop", lambda: "told to stop" in stopped.lines())
+    wait_for("the last wait", lambda: "last wait" in stopped.lines())
     stopped.back()
     assert stopped.term()[0] == 0
     stopped.lab.wait_kinds("r", "StepStarted", "StepCompleted")

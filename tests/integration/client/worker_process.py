@@ -2,7 +2,7 @@
 
 Its step has three effects, each a line in the ledger; after effect number `crash after` of an
 attempt of epoch 1 the process kills itself, before the confirmation of the next. `held` waits for
-ever, `gated` until there is a file beside the ledger. A stop that is taken has a line there too.
+ever, `gated` until there is a file beside the ledger. The last wait of a stop has a line there too.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ async def gated(ctx: Context) -> dict[str, object]:
 
 
 class Telling(Worker):
-    """Writes down that it was told to stop, once it knows."""
+    """Writes down when nothing but reports is left to be waited for."""
 
-    def stop(self) -> None:
-        super().stop()
-        write("told to stop")
+    def _flush_s(self) -> float:
+        write("last wait")
+        return super()._flush_s()
 
 
 if __name__ == "__main__":
