@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Final
 
-from dalsegno.client import Client, RunResult
+from dalsegno.client import Client, RunResult, StepState
 from examples.desk import Desk, Package
 from examples.documents import services
 from examples.documents.flow import NAME, POLICY, QUEUES, documents
@@ -62,7 +64,7 @@ class Scenario:
         third = sum(len(each.pages) for each in self.given) // 3
         folder = self.stage.folder
         self._until("documents are read", lambda: len(services.reads(folder)) >= third)
-        self.stage.again("extract-1")
+        self.stage.again(self._reader(folder))
         packages = self._wait_for_packages("a reader was killed and goes on")
         if packages:
             self.shown = self._desk.show(packages[0].name)
@@ -75,6 +77,25 @@ class Scenario:
                 packages = self._wait_for_packages("the editor has answered")
         self._client.close()
         return self._ends
+
+    def _reader(self, folder: Path) -> str:
+        """A worker in the middle of a document, some pages of which are saved."""
+        found = ["extract-1"]
+
+        def reading() -> bool:
+            read = Counter(each.run for each in services.reads(folder))
+            for each in self.given:
+                if not 2 <= read[each.name] <= len(each.pages) - 2:
+                    continue
+                for step in self._client.query(each.name).steps:
+                    holds = [name for name in POOLS if step.worker.endswith(f"-{name}")]
+                    if step.step == "extract" and step.state is StepState.RUNNING and holds:
+                        found[:] = holds
+                        return True
+            return False
+
+        self._until("a document is half read", reading)
+        return found[0]
 
     @property
     def _desk(self) -> Desk:
