@@ -9,8 +9,8 @@ from typing import ClassVar, Final
 
 from benchmarks.crash_lab import body
 from benchmarks.crash_lab.in_worker import Worker, run_names
-from benchmarks.crash_lab.installing import NotInstallable, worker_command, worker_environment
-from benchmarks.crash_lab.system import cpu_seconds, memory_mb
+from benchmarks.crash_lab.installing import worker_command, worker_environment
+from benchmarks.crash_lab.served import Served
 
 from dalsegno.ops.embedded.child import Child
 
@@ -20,17 +20,16 @@ _RUN_S_MAX: Final = 60.0
 _END_S_MAX: Final = 20.0
 
 
-class Driven(ABC):
+class Driven(Served, ABC):
     """The worker is `<name>_worker` of this folder, the driver `<name>_driver`: it answers requests
-    once the server answers it. None of them can outlive us.
+    once the server answers it.
     """
 
     name: ClassVar[str]
 
     def __init__(self, python: Path) -> None:
+        super().__init__()
         self._python = python
-        self._used: dict[str, float] = {}
-        self._ends = ExitStack()
 
     @abstractmethod
     def _prepare(self, folder: Path, ends: ExitStack) -> dict[str, str]:
@@ -41,10 +40,6 @@ class Driven(ABC):
     @abstractmethod
     def _server_command(self, folder: Path) -> list[str]:
         """Runs the server."""
-
-    def _beneath(self) -> dict[str, int]:
-        """Pids, by part, of what the server needs."""
-        return {}
 
     def up(self, folder: Path, sleep_s: float) -> None:
         self._folder = folder
@@ -65,15 +60,6 @@ class Driven(ABC):
             self._start("worker")
             self._ends = ends.pop_all()
 
-    def _start(self, part: str) -> None:
-        with (self._folder / f"{part}.log").open("ab") as log:
-            self._children[part].spawn(self._commands[part], log, self._env)
-
-    def _crash(self, part: str) -> None:
-        self._used[part] = self.cpu_s()[part]
-        self._children[part].kill()
-        self._start(part)
-
     def submit(self, runs: int) -> None:
         self._driver.ask("submit", run_names(runs), _SUBMIT_S_MAX)
 
@@ -82,27 +68,5 @@ class Driven(ABC):
         if results != [sum(range(body.STEPS))] * runs:
             raise AssertionError(f"{self.name}: unexpected results: {results[:3]}")
 
-    def kill_worker(self) -> None:
-        self._crash("worker")
-
-    def kill_server(self, *, restart: bool) -> None:
-        if not restart:
-            raise NotInstallable("one server has no standby")
-        self._crash("server")
-
-    def _pids(self) -> dict[str, int]:
-        pids = {part: child.pid for part, child in self._children.items()}
-        return {part: pid for part, pid in pids.items() if pid is not None} | self._beneath()
-
-    def cpu_s(self) -> dict[str, float]:
-        pids = self._pids().items()
-        return {part: self._used.get(part, 0.0) + cpu_seconds(pid) for part, pid in pids}
-
-    def memory_mb(self) -> dict[str, float]:
-        return {part: memory_mb(pid) for part, pid in self._pids().items()}
-
     def run_once(self, number: int) -> None:
         self._driver.ask("run", [f"l{number}"], _RUN_S_MAX)
-
-    def down(self) -> None:
-        self._ends.close()

@@ -24,7 +24,7 @@ from benchmarks.crash_lab.installing import (
     worker_command,
     worker_environment,
 )
-from benchmarks.crash_lab.system import cpu_seconds, memory_mb
+from benchmarks.crash_lab.served import Served
 
 from dalsegno.ops.embedded.child import Child
 from dalsegno.ops.embedded.ports import free_ports
@@ -64,17 +64,15 @@ def _headers(key: str) -> dict[str, str]:
     return {**headers, "idempotency-key": key} if key else headers
 
 
-class Restate:
+class Restate(Served):
     """One server, one worker process serving the same step body."""
 
     name = "restate"
 
     def __init__(self, server: Path, python: Path) -> None:
+        super().__init__()
         self._binary, self._python = server, python
-        self._used = {"server": 0.0, "worker": 0.0}
-        self._children: dict[str, Child] = {}
         self._connections = threading.local()
-        self._ends = ExitStack()
 
     def up(self, folder: Path, sleep_s: float) -> None:
         self._folder = folder
@@ -111,15 +109,6 @@ class Restate:
                     raise
                 time.sleep(0.05)
 
-    def _start(self, part: str) -> None:
-        with (self._folder / f"{part}.log").open("ab") as log:
-            self._children[part].spawn(self._commands[part], log, self._env)
-
-    def _crash(self, part: str) -> None:
-        self._used[part] = self.cpu_s()[part]
-        self._children[part].kill()
-        self._start(part)
-
     def _url(self, path: str) -> str:
         return f"http://127.0.0.1:{self._ports['ingress']}/bench/{path}"
 
@@ -136,24 +125,6 @@ class Restate:
         if results != [sum(range(body.STEPS))] * runs:
             raise AssertionError(f"unexpected results: {results[:3]}")
 
-    def kill_worker(self) -> None:
-        self._crash("worker")
-
-    def kill_server(self, *, restart: bool) -> None:
-        if not restart:
-            raise NotInstallable("one server has no standby")
-        self._crash("server")
-
-    def _pids(self) -> dict[str, int]:
-        pids = {part: child.pid for part, child in self._children.items()}
-        return {part: pid for part, pid in pids.items() if pid is not None}
-
-    def cpu_s(self) -> dict[str, float]:
-        return {part: self._used[part] + cpu_seconds(pid) for part, pid in self._pids().items()}
-
-    def memory_mb(self) -> dict[str, float]:
-        return {part: memory_mb(pid) for part, pid in self._pids().items()}
-
     def run_once(self, number: int) -> None:
         """Over one connection of the calling thread."""
         connection = getattr(self._connections, "ingress", None)
@@ -169,6 +140,3 @@ class Restate:
         said = response.read()
         if response.status != http.client.OK:
             raise AssertionError(f"{run}: {response.status} {said[:200]!r}")
-
-    def down(self) -> None:
-        self._ends.close()
